@@ -1,0 +1,1 @@
+"""Measures, intervals, tables, figures and claims, all computed from replays."""

@@ -1,0 +1,1 @@
+"""Corpora, benchmarks, chat templates and mixtures: from raw files to token lists."""

@@ -1,0 +1,1 @@
+"""Draft trees, verification, strategies, replay and the live engine."""

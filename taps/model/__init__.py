@@ -1,0 +1,1 @@
+"""The target model, the draft model, its losses and its training."""

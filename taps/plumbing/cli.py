@@ -1,0 +1,37 @@
+"""Entry point of every stage: `if __name__ == "__main__": run(main)` turns known errors into one line on stderr."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Callable
+
+from taps.plumbing.errors import TapsError
+
+
+def run(main: Callable[[], None]) -> None:
+    """Runs `main` and exits: 0 on success, 1 with one line on a known error, 130 on Ctrl-C.
+
+    Unknown exceptions keep their traceback: they are ours to mend, not the user's.
+    """
+    try:
+        main()
+    except TapsError as error:
+        _fail(str(error))
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _fail(f"{error.filename or 'output'}: disk full; free some space and rerun, nothing half-written was kept")
+    except MemoryError:
+        _fail("out of memory; lower the batch size of this stage or give it more memory, then rerun")
+    except RuntimeError as error:  # torch reports an exhausted device or allocator as a RuntimeError
+        if not any(text in str(error).lower() for text in ("out of memory", "can't allocate memory")):
+            raise
+        _fail("out of memory; lower the batch size of this stage or give it more memory, then rerun")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _fail(message: str) -> None:
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(1)

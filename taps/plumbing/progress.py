@@ -1,0 +1,23 @@
+"""Progress with ETA on stderr: a bar on a terminal, a line every ten seconds in a log."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from tqdm import tqdm
+
+
+def progress(items: Iterable[Any] | None = None, *, total: float | None = None, what: str, unit: str) -> tqdm:
+    """Returns a tqdm bar over `items` (or a manual one: call `.update(n)`), labelled `what`, counting `unit`s."""
+    return tqdm(
+        items,
+        total=total,
+        desc=what,
+        unit=unit,
+        unit_scale=True,
+        dynamic_ncols=True,
+        file=sys.stderr,
+        mininterval=0.2 if sys.stderr.isatty() else 10.0,
+    )
