@@ -42,7 +42,9 @@ def provenance(*, stage: str, inputs: Mapping[str, Path] | None = None, **facts:
         inputs: Name -> path of each artefact or plain file read; only their digests are kept.
         facts: JSON-serialisable settings that determine the content.
     """
-    versions = {name: sys.modules[name].__version__ for name in _VERSIONED if hasattr(sys.modules.get(name), "__version__")}
+    versions = {
+        name: sys.modules[name].__version__ for name in _VERSIONED if hasattr(sys.modules.get(name), "__version__")
+    }
     return {
         "stage": stage,
         "taps": taps.__version__,
@@ -217,14 +219,21 @@ def _digest_json(content: Any) -> str:
 
 def _check_kind(path: Path, envelope: Mapping[str, Any], kind: str) -> None:
     if envelope.get("kind") != kind:
-        raise ArtefactError(path, "another kind of file", expected=kind, found=envelope.get("kind"), remedy=rebuild_command(path))
+        raise ArtefactError(
+            path, "another kind of file", expected=kind, found=envelope.get("kind"), remedy=rebuild_command(path)
+        )
 
 
 # --- tensors ---------------------------------------------------------------------------------------------------------
 
 
 def write_tensors(
-    path: Path, tensors: Mapping[str, Any], *, kind: str, provenance: Mapping[str, Any], meta: Mapping[str, Any] | None = None
+    path: Path,
+    tensors: Mapping[str, Any],
+    *,
+    kind: str,
+    provenance: Mapping[str, Any],
+    meta: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes numpy arrays or torch tensors (all of one library) as one safetensors file.
 
@@ -237,7 +246,12 @@ def write_tensors(
     (length,) = struct.unpack("<Q", blob[:8])
     header = json.loads(blob[8 : 8 + length])
     data = memoryview(blob)[8 + length :]
-    envelope = {"kind": kind, "digest": hashlib.sha256(data).hexdigest(), "provenance": provenance, "meta": dict(meta or {})}
+    envelope = {
+        "kind": kind,
+        "digest": hashlib.sha256(data).hexdigest(),
+        "provenance": provenance,
+        "meta": dict(meta or {}),
+    }
     header["__metadata__"] = {"taps": json.dumps(envelope, ensure_ascii=False)}
     encoded = json.dumps(header, ensure_ascii=False).encode()
     encoded += b" " * (-len(encoded) % 8)
