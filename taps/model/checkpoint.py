@@ -1,0 +1,133 @@
+"""Draft models on disk: official EAGLE tensor names in one safetensors file beside a config.json, loaded strictly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from taps.model.drafter import DrafterConfig, DraftModel
+from taps.plumbing.artefacts import atomic_path, rebuild_command, write_json, write_text
+from taps.plumbing.errors import ArtefactError, TapsError
+
+WEIGHTS, CONFIG, PROVENANCE = "model.safetensors", "config.json", "provenance.json"
+
+
+def expected_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:
+    """Returns name -> shape of every tensor that a draft model of this shape has."""
+    with torch.device("meta"):
+        return {name: tuple(tensor.shape) for name, tensor in DraftModel(config).state_dict().items()}
+
+
+def check_tensors(where: Path, tensors: Mapping[str, torch.Tensor], config: DrafterConfig) -> None:
+    """Checks names, shapes and dtypes.
+
+    Raises:
+        TapsError: a tensor is missing, unexpected, of another shape, or not floating point.
+    """
+    expected = expected_shapes(config)
+    if missing := sorted(set(expected) - set(tensors)):
+        raise TapsError(where, f"lacks {', '.join(missing)}", expected=f"{len(expected)} tensors")
+    if unexpected := sorted(set(tensors) - set(expected)):
+        hint = 'set "bias": true in its config.json if fc has a bias' if "fc.bias" in unexpected else None
+        raise TapsError(where, f"has the unexpected tensor {', '.join(unexpected)}", remedy=hint)
+    for name, shape in expected.items():
+        if tuple(tensors[name].shape) != shape:
+            raise TapsError(where, f"{name} has a wrong shape", expected=shape, found=tuple(tensors[name].shape))
+        if not tensors[name].is_floating_point():
+            raise TapsError(where, f"{name} is not floating point", found=tensors[name].dtype)
+
+
+def read_drafter_config(folder: Path) -> DrafterConfig:
+    """Returns the shape recorded in a draft model's folder.
+
+    Raises:
+        ArtefactError: no readable config.json.
+    """
+    path = Path(folder) / CONFIG
+    try:
+        return DrafterConfig.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise ArtefactError(path, "missing", remedy=rebuild_command(folder)) from None
+    except ValueError as error:
+        raise ArtefactError(path, f"not JSON ({error})", remedy=rebuild_command(folder)) from None
+
+
+def read_drafter_tensors(folder: Path) -> dict[str, torch.Tensor]:
+    """Returns the tensors of a draft model's folder, checked against its config.json.
+
+    Raises:
+        TapsError: as `check_tensors`, or the file is missing or truncated.
+    """
+    path = Path(folder) / WEIGHTS
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except FileNotFoundError:
+        raise ArtefactError(path, "missing", remedy=rebuild_command(folder)) from None
+    except SafetensorError as error:
+        raise ArtefactError(path, f"cannot be read ({error})", remedy=rebuild_command(folder)) from None
+    check_tensors(path, tensors, read_drafter_config(folder))
+    return tensors
+
+
+def load_drafter(
+    folder: Path,
+    *,
+    target_config: Mapping[str, Any] | None = None,
+    dtype: torch.dtype = torch.float32,
+    device: str | torch.device = "cpu",
+) -> DraftModel:
+    """Returns a draft model in evaluation mode.
+
+    Args:
+        folder: Written by `save_drafter` or `taps.import_draft`.
+        target_config: The target's config.json; its shape must fit.
+
+    Raises:
+        TapsError: as `read_drafter_tensors`, or the draft model belongs to another target.
+    """
+    config = read_drafter_config(folder)
+    if target_config is not None:
+        check_fits_target(Path(folder), config, target_config)
+    model = DraftModel(config)
+    model.load_state_dict(read_drafter_tensors(folder), strict=True)
+    return model.to(device=device, dtype=dtype).eval()
+
+
+def check_fits_target(where: Path, config: DrafterConfig, target_config: Mapping[str, Any]) -> None:
+    """Checks that a draft model's features, vocabulary and positions are the target's.
+
+    Raises:
+        TapsError: hidden size, vocabulary or RoPE differ.
+    """
+    target = DrafterConfig.from_json(target_config)
+    for name in ("hidden_size", "vocab_size", "rope"):
+        if getattr(config, name) != getattr(target, name):
+            raise TapsError(
+                where, f"drafts for another target: {name}", expected=getattr(target, name), found=getattr(config, name)
+            )
+
+
+def save_drafter(
+    folder: Path, tensors: Mapping[str, torch.Tensor], config: DrafterConfig, *, provenance: Mapping[str, Any]
+) -> None:
+    """Writes weights, config.json and provenance.json of a draft model, each atomically, the weights last.
+
+    Raises:
+        TapsError: the tensors are not those of `config`, or not finite.
+    """
+    folder = Path(folder)
+    check_tensors(folder, tensors, config)
+    if broken := [name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())]:
+        raise TapsError(folder, f"{', '.join(broken)} is not finite", remedy="lower the learning rate")
+    write_text(folder / CONFIG, json.dumps(config.to_json(), indent=1) + "\n")
+    blob = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    write_json(folder / PROVENANCE, {"weights": WEIGHTS}, kind="drafter", provenance=provenance)
+    with atomic_path(folder / WEIGHTS) as temporary:
+        temporary.write_bytes(blob)
