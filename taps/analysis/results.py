@@ -1,0 +1,184 @@
+"""Replay files as one frame: which cycles were replayed, under which method, benchmark, temperature and seed.
+
+A replay file says itself what it holds: its parquet metadata carries the envelope of `taps.plumbing.artefacts` under
+the key `taps`, whose `meta` names method, benchmark, temperature and seed. Folders and file names mean nothing here, so a
+missing benchmark, seed or strategy is simply absent from the frame (`missing` says which).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from taps.plumbing.artefacts import rebuild_command, sha256_of
+from taps.plumbing.errors import ArtefactError, TapsError
+
+CONDITION = ["temperature", "method", "benchmark", "seed"]  # what one replay file was made under
+ROW = ["strategy", "drafters", "num_draft_tokens"]  # what one replayed variant is
+COUNTS = ["accepted", "emitted", "num_nodes", "num_drafted"]
+CYCLE_COLUMNS = [*ROW, "sequence", "question", "turn", "cycle", "start", *COUNTS[:2], "chosen", *COUNTS[2:], "score"]
+NODE_COLUMNS = ["drafters", "sequence", "cycle", "depth", "kind", "entropy", "confidence", "count"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayFile:
+    """One replay file and what it says about itself.
+
+    Attributes:
+        path: The parquet file of cycles.
+        temperature, method, benchmark, seed: The condition.
+        meta: All facts of the envelope.
+    """
+
+    path: Path
+    temperature: float
+    method: str
+    benchmark: str
+    seed: int
+    meta: dict[str, Any]
+
+    @property
+    def nodes_path(self) -> Path:
+        """The file of evaluated nodes beside the cycles; it may be absent."""
+        return self.path.with_suffix(".nodes.parquet")
+
+    @property
+    def condition(self) -> dict[str, Any]:
+        """Returns the values of CONDITION."""
+        return {name: getattr(self, name) for name in CONDITION}
+
+
+def find_replays(paths: Iterable[Path]) -> list[ReplayFile]:
+    """Returns the replay files among `paths`, folders searched to any depth, sorted by condition.
+
+    Raises:
+        TapsError: a path is missing, nothing was found, or two files hold the same condition.
+    """
+    files: list[ReplayFile] = []
+    for path in map(Path, paths):
+        if not path.exists():
+            raise TapsError(path, "missing", expected="a replay file or a folder of them")
+        found = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+        files += [_describe(file) for file in found if not file.name.endswith(".nodes.parquet")]
+    if not files:
+        raise TapsError(
+            ", ".join(map(str, paths)), "no replay file (*.parquet) found", remedy="run the replay stage first"
+        )
+    files.sort(key=lambda file: (file.temperature, file.method, file.benchmark, file.seed))
+    for one, two in itertools.pairwise(files):
+        if one.condition == two.condition:
+            raise TapsError(two.path, f"holds the same condition as {one.path}", found=two.condition)
+    return files
+
+
+def load_cycles(files: Sequence[ReplayFile]) -> pd.DataFrame:
+    """Returns one row per replayed cycle: CONDITION + CYCLE_COLUMNS, names as categories."""
+    return _load([(file.path, file) for file in files], CYCLE_COLUMNS)
+
+
+def load_nodes(files: Sequence[ReplayFile]) -> pd.DataFrame:
+    """Returns one row per group of evaluated nodes: CONDITION + NODE_COLUMNS; absent files are skipped.
+
+    `entropy` (nats) and `confidence` (the node's own probability) are means over the `count` nodes of the group.
+    """
+    return _load([(file.nodes_path, file) for file in files if file.nodes_path.exists()], NODE_COLUMNS)
+
+
+def sources(files: Sequence[ReplayFile]) -> pd.DataFrame:
+    """Returns one row per replay file: its condition, path and sha256: what a table's cell is traced by."""
+    rows = [{**file.condition, "file": str(file.path), "sha256": sha256_of(file.path)} for file in files]
+    return pd.DataFrame(rows, columns=[*CONDITION, "file", "sha256"])
+
+
+def missing(cycles: pd.DataFrame) -> pd.DataFrame:
+    """Returns the combinations that a complete study would hold and this one does not.
+
+    A condition (method, benchmark, temperature, seed) is missing when its neighbours exist: every method with every
+    benchmark at every temperature, with every seed that any other cell of that temperature has. A row (strategy,
+    drafters, budget) is missing from a condition when another benchmark of the same method and temperature has it.
+
+    Returns columns: temperature, method, benchmark, seed (-1: all), strategy, drafters ("" for all of them), what.
+    """
+    held = cycles[[*CONDITION, *ROW]].drop_duplicates()
+    gaps = [*_missing_conditions(held), *_missing_rows(held)]
+    return pd.DataFrame(gaps, columns=[*CONDITION, *ROW[:2], "what"])
+
+
+def _missing_conditions(held: pd.DataFrame) -> list[tuple[Any, ...]]:
+    have = set(held[CONDITION].drop_duplicates().itertuples(index=False, name=None))
+    gaps: list[tuple[Any, ...]] = []
+    axes = [sorted(set(held[name])) for name in CONDITION[:3]]
+    for temperature, method, benchmark in itertools.product(*axes):
+        seeds = sorted(set(held.loc[held["temperature"] == temperature, "seed"]))
+        absent = [seed for seed in seeds if (temperature, method, benchmark, seed) not in have]
+        if len(absent) == len(seeds):
+            gaps.append((temperature, method, benchmark, -1, "", "", "benchmark not replayed"))
+        else:
+            gaps += [(temperature, method, benchmark, seed, "", "", "seed not replayed") for seed in absent]
+    return gaps
+
+
+def _missing_rows(held: pd.DataFrame) -> list[tuple[Any, ...]]:
+    gaps: list[tuple[Any, ...]] = []
+    for (temperature, method), group in held.groupby(["temperature", "method"], observed=True):
+        rows = set(group[ROW].itertuples(index=False, name=None))
+        for (benchmark, seed), part in group.groupby(["benchmark", "seed"], observed=True):
+            for strategy, drafters, budget in sorted(rows - set(part[ROW].itertuples(index=False, name=None))):
+                what = f"not replayed at {budget} draft tokens"
+                gaps.append((temperature, method, benchmark, seed, strategy, drafters, what))
+    return gaps
+
+
+def _describe(path: Path) -> ReplayFile:
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+        envelope = json.loads(metadata[b"taps"])
+        meta = envelope["meta"]
+        if envelope["kind"] != "replay":
+            raise ArtefactError(path, "another kind of file", expected="replay", found=envelope["kind"])
+        return ReplayFile(
+            path=path,
+            temperature=float(meta["temperature"]),
+            method=str(meta["method"]),
+            benchmark=str(meta["benchmark"]),
+            seed=int(meta["seed"]),
+            meta=meta,
+        )
+    except (pa.ArrowInvalid, KeyError, ValueError) as error:
+        raise ArtefactError(path, f"not a replay file ({error})", remedy=rebuild_command(path)) from None
+
+
+def _load(parts: Sequence[tuple[Path, ReplayFile]], columns: list[str]) -> pd.DataFrame:
+    """Returns the files' rows in one frame, each with its condition in front; strings as unordered categories."""
+    tables = []
+    for path, file in parts:
+        table = pq.read_table(path)
+        if absent := [name for name in columns if name not in table.column_names]:
+            raise ArtefactError(path, f"lacks the columns {', '.join(absent)}", remedy=rebuild_command(path))
+        table = table.select(columns)
+        for name, value in reversed(file.condition.items()):
+            table = table.add_column(0, name, pa.repeat(pa.scalar(value), table.num_rows))
+        tables.append(_as_categories(table))
+    if not tables:
+        return pd.DataFrame(columns=[*CONDITION, *columns])
+    return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries().to_pandas()
+
+
+def _as_categories(table: pa.Table) -> pa.Table:
+    """Returns the table with every column of strings as a dictionary with 32-bit codes, whatever the file chose."""
+    for index, field in enumerate(table.schema):
+        column = table.column(index)
+        if pa.types.is_dictionary(field.type):
+            column = column.cast(field.type.value_type)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            column = column.cast(pa.string()).dictionary_encode()
+        table = table.set_column(index, field.name, column)
+    return table
