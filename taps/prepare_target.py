@@ -1,0 +1,328 @@
+"""Turns a fetched model into the study's target: one Hugging Face folder with a chat template and its stop tokens.
+
+    python -m taps.prepare_target --source resources/smollm2.gguf --output results/laptop/target
+
+A GGUF file is converted once to float32 safetensors. The weights of a Hugging Face folder are linked, not copied;
+pickled weights (`pytorch_model*.bin`) are read with `weights_only` and rewritten as safetensors. Models that our tree
+attention cannot serve (sliding windows, recurrent layers, encoder-decoders) are refused before any weight is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from taps.plumbing.artefacts import provenance, sha256_of, write_json
+from taps.plumbing.cli import run
+from taps.plumbing.errors import TapsError
+from taps.plumbing.folders import atomic_folder, link
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+)
+_RECURRENT_KEYS = ("ssm_cfg", "state_size", "lru_width", "rescale_every", "linear_num_key_heads", "attn_layer_period")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the command line of this stage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m taps.prepare_target", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--source", type=Path, required=True, help="a .gguf file or a Hugging Face model folder")
+    parser.add_argument("--chat-template", type=Path, help="Jinja file that replaces the tokenizer's chat template")
+    parser.add_argument(
+        "--trust-remote-code", action="store_true", help="allow Python code shipped with the model to run"
+    )
+    parser.add_argument("--output", type=Path, required=True, help="the target folder to write")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Writes the target folder."""
+    arguments = build_parser().parse_args(argv)
+    source = find_source(arguments.source)
+    with atomic_folder(arguments.output) as folder:
+        if source.is_file():
+            convert_gguf(source, folder)
+        else:
+            adopt_folder(source, folder, trust_remote_code=arguments.trust_remote_code)
+        tokenizer = settle_chat_template(
+            folder, template=arguments.chat_template, trust_remote_code=arguments.trust_remote_code
+        )
+        facts = {
+            "source": {"name": source.name, "sha256": sha256_of(source) if source.is_file() else None},
+            "eos_ids": settle_eos(folder, tokenizer),
+            "files": {file.name: sha256_of(file) for file in sorted(folder.iterdir())},
+        }
+        write_json(folder / "provenance.json", facts, kind="target", provenance=provenance(stage="taps.prepare_target"))
+
+
+def find_source(source: Path) -> Path:
+    """Returns the GGUF file or the model folder that `source` means; a folder may hold a single GGUF file."""
+    if source.is_file() and source.suffix == ".gguf":
+        return source
+    if source.is_dir():
+        ggufs = sorted(source.glob("*.gguf"))
+        if (source / "config.json").exists():
+            return source
+        if len(ggufs) == 1:
+            return ggufs[0]
+    raise TapsError(
+        f"--source {source}",
+        "no model here",
+        expected="a .gguf file or a folder with config.json",
+        found="nothing" if not source.exists() else "neither",
+        remedy="fetch it with python -m taps.fetch",
+    )
+
+
+# --- what the study can use ------------------------------------------------------------------------------------------
+
+
+def check_architecture(config: Mapping[str, Any], *, where: object) -> None:
+    """Returns nothing for a decoder with full attention in every layer.
+
+    Args:
+        config: The content of a config.json.
+        where: What error messages name.
+
+    Raises:
+        TapsError: encoder-decoder, sliding-window, chunked or recurrent layers, nested (multimodal) or quantised model.
+    """
+
+    def refuse(problem: str, found: object) -> None:
+        raise TapsError(
+            where,
+            problem,
+            expected="a causal language model with full attention in every layer",
+            found=found,
+            remedy="choose another target",
+        )
+
+    if config.get("is_encoder_decoder"):
+        refuse("encoder-decoder models cannot be drafted for", config.get("model_type"))
+    if "text_config" in config:
+        refuse("multimodal models are not supported", config.get("model_type"))
+    others = sorted(set(config.get("layer_types") or ()) - {"full_attention"})
+    if others:
+        refuse("some layers have no full attention", ", ".join(others))
+    recurrent = sorted(key for key in config if key in _RECURRENT_KEYS or key.startswith("mamba"))
+    if recurrent or not config.get("num_attention_heads", config.get("n_head")):
+        refuse("recurrent layers cannot verify a tree", ", ".join(recurrent) or "no attention heads")
+    if config.get("sliding_window") and config.get("use_sliding_window", True):
+        refuse("sliding-window attention", f"sliding_window {config['sliding_window']}")
+    if config.get("quantization_config"):
+        method = config["quantization_config"].get("quant_method", "unknown")
+        refuse("quantised weights: the draft model needs the plain embedding and head", method)
+
+
+# --- GGUF ------------------------------------------------------------------------------------------------------------
+
+
+def convert_gguf(source: Path, folder: Path) -> None:
+    """Writes config, float32 weights and tokenizer of a GGUF file to `folder`."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    where = {"pretrained_model_name_or_path": str(source.parent), "gguf_file": source.name}
+    try:
+        config = AutoConfig.from_pretrained(**where)
+    except (ValueError, KeyError, OSError, RuntimeError) as error:
+        raise TapsError(source, "not a GGUF model that transformers can read", found=str(error)) from error
+    check_architecture({**config.to_dict(), "quantization_config": None}, where=source)
+    tokenizer = AutoTokenizer.from_pretrained(**where)
+    restore_pre_tokenizer(tokenizer, read_pre_tokenizer_name(source))
+    tokenizer.model_max_length = config.max_position_embeddings
+    model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+    # The weights are plain by now; transformers still refuses to save them, and later loads would dequantise again.
+    del model.config.quantization_config
+    model.hf_quantizer = None  # type: ignore[assignment]
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    forget_origin(folder)
+
+
+def read_pre_tokenizer_name(source: Path) -> str:
+    """Returns the GGUF key `tokenizer.ggml.pre`, empty where there is none."""
+    from gguf import GGUFReader
+
+    field = GGUFReader(source).fields.get("tokenizer.ggml.pre")
+    return str(field.contents()) if field else ""
+
+
+def restore_pre_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+    """Gives the converted tokenizer the digit splitting that GGUF records by name only.
+
+    transformers builds GPT-2's pre-tokenizer for every byte-level GGUF. SmolLM was trained with each digit cut off
+    first: otherwise the spaces before a number merge differently, and math is full of numbers.
+    """
+    if name not in ("smollm", "refact", "command-r", "starcoder"):
+        return
+    from tokenizers import pre_tokenizers
+
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+
+
+def forget_origin(folder: Path) -> None:
+    """Removes the source's path from the written configs: equal inputs give byte-equal folders anywhere."""
+    for name in ("config.json", "tokenizer_config.json"):
+        content = json.loads((folder / name).read_text(encoding="utf-8"))
+        for key in ("_name_or_path", "name_or_path", "_model_name_or_path", "gguf_file", "local_files_only"):
+            content.pop(key, None)
+        _write_plain_json(folder / name, content)
+
+
+# --- Hugging Face folders --------------------------------------------------------------------------------------------
+
+
+def adopt_folder(source: Path, folder: Path, *, trust_remote_code: bool) -> None:
+    """Writes a model folder's config and tokenizer to `folder` and links its weights there."""
+    try:
+        config = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    except ValueError:
+        raise TapsError(source / "config.json", "not JSON", remedy="fetch the model again") from None
+    check_architecture(config, where=source / "config.json")
+    if config.get("auto_map") and not trust_remote_code:
+        raise TapsError(
+            source / "config.json",
+            "the model wants to run its own Python code",
+            found=sorted(config["auto_map"].values()),
+            remedy="read that code, then give --trust-remote-code",
+        )
+    names = {*_TOKENIZER_FILES, "config.json", "generation_config.json"}
+    wanted = [file for file in source.iterdir() if file.name in names or (file.suffix == ".py" and trust_remote_code)]
+    for file in wanted:
+        shutil.copyfile(file, folder / file.name)
+    if not adopt_safetensors(source, folder) and not convert_pickled_weights(source, folder):
+        raise TapsError(source, "no weights", expected="model*.safetensors or pytorch_model*.bin")
+
+
+def adopt_safetensors(source: Path, folder: Path) -> bool:
+    """Returns whether `source` has safetensors weights, now linked in `folder`; checks that no shard is missing."""
+    index = source / "model.safetensors.index.json"
+    if index.exists():
+        shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        if missing := [name for name in shards if not (source / name).exists()]:
+            raise TapsError(source, "weights missing", found=", ".join(missing), remedy="fetch the model again")
+        shutil.copyfile(index, folder / index.name)
+    else:
+        shards = ["model.safetensors"] if (source / "model.safetensors").exists() else []
+    for name in shards:
+        link(source / name, folder / name)
+    return bool(shards)
+
+
+def convert_pickled_weights(source: Path, folder: Path) -> bool:
+    """Returns whether `source` has `pytorch_model*.bin` weights, now safetensors in `folder`, one file at a time.
+
+    Only tensors are unpickled (`weights_only`): a file that asks for code is an error.
+    """
+    import pickle
+
+    import torch
+    from safetensors.torch import save_file
+
+    files = sorted(source.glob("pytorch_model*.bin"))
+    weight_map: dict[str, str] = {}
+    num_bytes = 0
+    for number, file in enumerate(files, start=1):
+        try:
+            state = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        except (pickle.UnpicklingError, RuntimeError) as error:
+            raise TapsError(file, "not a plain file of weights", found=str(error).splitlines()[0]) from error
+        tensors = {name: value.contiguous().clone() for name, value in state.items()}
+        name = "model.safetensors" if len(files) == 1 else f"model-{number:05d}-of-{len(files):05d}.safetensors"
+        save_file(tensors, folder / name, metadata={"format": "pt"})
+        weight_map |= dict.fromkeys(tensors, name)
+        num_bytes += sum(value.nbytes for value in tensors.values())
+    if len(files) > 1:
+        index = {"metadata": {"total_size": num_bytes}, "weight_map": weight_map}
+        _write_plain_json(folder / "model.safetensors.index.json", index)
+    return bool(files)
+
+
+# --- chat template and stop tokens -----------------------------------------------------------------------------------
+
+_PROBE = [{"role": "user", "content": "ping"}, {"role": "assistant", "content": "pong"}]
+
+
+def settle_chat_template(folder: Path, *, template: Path | None, trust_remote_code: bool) -> PreTrainedTokenizerBase:
+    """Returns the folder's tokenizer after making sure that tokenizer.json and a working chat template lie there.
+
+    Raises:
+        TapsError: no tokenizer, no template, or one that cannot render a conversation.
+    """
+    from jinja2 import TemplateError
+    from transformers import AutoTokenizer
+
+    if template is not None:
+        if not template.is_file():
+            raise TapsError(f"--chat-template {template}", "no such file")
+        shutil.copyfile(template, folder / "chat_template.jinja")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError, ImportError) as error:
+        raise TapsError(folder.name, "no usable tokenizer", found=str(error).splitlines()[0]) from error
+    if not (folder / "tokenizer.json").exists():
+        tokenizer.save_pretrained(folder)
+    if not tokenizer.chat_template:
+        raise TapsError(
+            "--source", "its tokenizer has no chat template", remedy="give one with --chat-template FILE.jinja"
+        )
+    try:
+        rendered = tokenizer.apply_chat_template(_PROBE, tokenize=False)
+    except TemplateError as error:
+        raise TapsError("chat template", "cannot render a conversation", found=str(error)) from error
+    if "ping" not in rendered or "pong" not in rendered:
+        raise TapsError("chat template", "drops what was said", expected="ping and pong", found=repr(rendered))
+    return tokenizer
+
+
+def settle_eos(folder: Path, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Returns the ids that end an answer, ascending, and records them in the folder's generation_config.json.
+
+    They are the model's own and the special token that the chat template puts after an assistant turn: several released
+    models list only the former, and then generate on and on.
+    """
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    path = folder / "generation_config.json"
+    generation = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    declared = generation.get("eos_token_id", config.get("eos_token_id"))
+    eos_ids = set(declared if isinstance(declared, list) else [] if declared is None else [declared])
+    ending = str(tokenizer.apply_chat_template(_PROBE, tokenize=False)).rpartition("pong")[2]
+    ids = tokenizer(ending, add_special_tokens=False).input_ids
+    if ids and ids[0] in tokenizer.all_special_ids:
+        eos_ids.add(ids[0])
+    if not eos_ids:
+        raise TapsError(
+            "--source", "no stop token", expected="eos_token_id in generation_config.json or in the chat template"
+        )
+    found = sorted(eos_ids)
+    _write_plain_json(path, {**generation, "eos_token_id": found[0] if len(found) == 1 else found})
+    return found
+
+
+def _write_plain_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    run(main)
