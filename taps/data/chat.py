@@ -1,0 +1,262 @@
+"""Conversations as tokens of the target's chat template, and which of them the target itself would have emitted.
+
+The supervised tokens follow from the template alone, never from searching the text:
+
+- a template with `{% generation %}` blocks names the assistant's characters itself;
+- any other is rendered turn by turn; assistant turn i is what `render(turns[:i + 1])` adds to
+  `render(turns[:i], add_generation_prompt=True)`. A template that rewrites earlier turns breaks that chain of prefixes
+  and is refused for the conversation, since the prefix the model saw then differs from the one in the text.
+
+The whole conversation is tokenised once and the spans are mapped to its tokens by their character offsets, so nothing
+shifts at a border; a token that straddles one is not supervised. A turn is supervised up to and including its
+end-of-turn token, which the model must emit; what a template writes behind it (ChatML's newline) it never emits.
+
+    <|im_start|>assistant \\n  Paris  .  <|im_end|>  \\n
+          0         0      0    1    1       1       0
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taps.plumbing.errors import TapsError
+
+Turns = Sequence[Mapping[str, str]]  # {"role": "system|user|assistant", "text": str} each
+
+
+class Reason(StrEnum):
+    """Why a conversation cannot be used: the reason codes of the audit."""
+
+    REFUSED_BY_TEMPLATE = "refused_by_template"
+    TEMPLATE_NOT_PREFIX_STABLE = "template_not_prefix_stable"
+    SPECIAL_TOKEN_IN_TEXT = "special_token_in_text"
+    NO_SUPERVISED_TOKEN = "no_supervised_token"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenRow:
+    """One conversation.
+
+    Attributes:
+        tokens: int32 [n] the rendered conversation, cut at the maximal length.
+        supervised: bool [n] True for tokens that the target would emit itself.
+        truncated: Whether something was cut off.
+    """
+
+    tokens: np.ndarray
+    supervised: np.ndarray
+    truncated: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rendered:
+    text: str
+    spans: list[tuple[int, int]]  # characters of each assistant turn: [begin, end)
+
+
+class ChatTokenizer:
+    """The target's tokenizer and chat template.
+
+    Attributes:
+        tokenizer: The fast tokenizer, for decoding.
+        eos_ids: Ascending ids that end an answer.
+        special_ids: Ascending ids of all special tokens, the `eos_ids` among them.
+        template_digest: Hex sha256 of the chat template.
+    """
+
+    def __init__(self, tokenizer: Any, *, eos_ids: Iterable[int] = (), where: object = "tokenizer") -> None:
+        """Wraps a tokenizer of transformers.
+
+        Args:
+            eos_ids: Ids that end an answer beside the tokenizer's own `eos_token`.
+            where: Named in errors.
+
+        Raises:
+            TapsError: no single chat template, no character offsets, or no end-of-turn token.
+        """
+        if not getattr(tokenizer, "is_fast", False):
+            raise TapsError(where, "a slow tokenizer", expected="tokenizer.json, which gives character offsets")
+        if not isinstance(tokenizer.chat_template, str):
+            remedy = "give one with: python -m taps.prepare_target --chat-template FILE"
+            raise TapsError(where, "has no chat template", remedy=remedy)
+        own = set() if tokenizer.eos_token_id is None else {tokenizer.eos_token_id}
+        self.tokenizer = tokenizer
+        self.eos_ids = sorted(own | set(eos_ids))
+        if not self.eos_ids:
+            raise TapsError(where, "names no end-of-turn token", expected="eos_token in tokenizer_config.json")
+        added = tokenizer.added_tokens_decoder
+        self.special_ids = sorted({id_ for id_, token in added.items() if token.special} | set(self.eos_ids))
+        self.template_digest = hashlib.sha256(tokenizer.chat_template.encode()).hexdigest()
+        literals = sorted((added[id_].content for id_ in self.special_ids if id_ in added), key=len, reverse=True)
+        self._special_literal = re.compile("|".join(map(re.escape, literals)) or r"(?!)")
+        self._marks_generation = re.search(r"\{%-?\s*generation\s*-?%\}", tokenizer.chat_template) is not None
+
+    @classmethod
+    def load(cls, target: Path) -> ChatTokenizer:
+        """Returns the tokenizer of a target's folder; the model is not read.
+
+        Raises:
+            TapsError: not a target's folder, or as in the constructor.
+        """
+        from transformers import AutoTokenizer
+
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(target)
+        except (OSError, ValueError) as error:
+            line = str(error).strip().splitlines()[0]
+            raise TapsError(target, f"no tokenizer ({line})", expected="a folder of taps.prepare_target") from None
+        return cls(tokenizer, eos_ids=_configured_eos(target), where=target)
+
+    def encode(self, conversations: Iterable[Turns], *, max_length: int | None = None) -> list[TokenRow | Reason]:
+        """Returns a row, or the reason why there is none, for each conversation.
+
+        Args:
+            conversations: Turns of text, the first of the user (or system).
+            max_length: Tokens kept of each conversation; all by default.
+
+        Raises:
+            TapsError: every token of a conversation of several roles came out as supervised.
+        """
+        rendered = [self._render(turns) for turns in conversations]
+        texts = [item.text for item in rendered if isinstance(item, _Rendered)]
+        encodings = iter(self._encodings(texts))
+        return [item if isinstance(item, Reason) else self._row(item, next(encodings), max_length) for item in rendered]
+
+    def encode_prompts(self, conversations: Iterable[Turns]) -> list[list[int] | Reason]:
+        """Returns the tokens after which the target answers the last turn, or the reason why there are none.
+
+        Args:
+            conversations: Turns of text that end with the user's.
+        """
+        rendered = [self._render_prompt(turns) for turns in conversations]
+        texts = [item for item in rendered if not isinstance(item, Reason)]
+        encodings = iter(self._encodings(texts))
+        return [item if isinstance(item, Reason) else list(next(encodings).ids) for item in rendered]
+
+    # --- text --------------------------------------------------------------------------------------------------------
+
+    def _render(self, turns: Turns) -> _Rendered | Reason:
+        """Returns the conversation's text and the characters of its assistant turns."""
+        from jinja2 import TemplateError
+
+        if self._mentions_special(turns):
+            return Reason.SPECIAL_TOKEN_IN_TEXT
+        if not turns or turns[0]["role"] == "assistant":  # templates may not be asked for an empty prefix
+            return Reason.REFUSED_BY_TEMPLATE
+        try:
+            return self._marked(turns) if self._marks_generation else self._chained(turns)
+        except TemplateError:
+            return Reason.REFUSED_BY_TEMPLATE
+
+    def _marked(self, turns: Turns) -> _Rendered:
+        """Returns text and spans as the template's own generation blocks name them."""
+        from transformers.utils.chat_template_utils import render_jinja_template
+
+        rendered: Any = render_jinja_template(  # annotated as str; returns (texts, spans) of the conversations
+            conversations=[_messages(turns)],
+            chat_template=self.tokenizer.chat_template,
+            return_assistant_tokens_mask=True,
+            **self.tokenizer.special_tokens_map,
+        )
+        (text,), (spans,) = rendered
+        return _Rendered(text=text, spans=spans)
+
+    def _chained(self, turns: Turns) -> _Rendered | Reason:
+        """Returns text and spans from rendered prefixes."""
+        text, spans = self._apply(turns), []
+        for i, turn in enumerate(turns):
+            if turn["role"] != "assistant":
+                continue
+            before = self._apply(turns[:i], add_generation_prompt=True)
+            after = self._apply(turns[: i + 1])
+            if not (after.startswith(before) and text.startswith(after)):
+                return Reason.TEMPLATE_NOT_PREFIX_STABLE
+            spans.append((len(before), len(after)))
+        return _Rendered(text=text, spans=spans)
+
+    def _render_prompt(self, turns: Turns) -> str | Reason:
+        from jinja2 import TemplateError
+
+        if self._mentions_special(turns):
+            return Reason.SPECIAL_TOKEN_IN_TEXT
+        try:
+            return self._apply(turns, add_generation_prompt=True)
+        except TemplateError:
+            return Reason.REFUSED_BY_TEMPLATE
+
+    def _apply(self, turns: Turns, **options: bool) -> str:
+        return self.tokenizer.apply_chat_template(_messages(turns), tokenize=False, **options)
+
+    def _mentions_special(self, turns: Turns) -> bool:
+        """Returns whether somebody typed a special token, which the tokenizer would take for the template's."""
+        return any(self._special_literal.search(turn["text"]) for turn in turns)
+
+    # --- tokens ------------------------------------------------------------------------------------------------------
+
+    def _encodings(self, texts: list[str]) -> list[Any]:
+        """Returns the fast tokenizer's encodings; the template has already written any begin-of-sequence token."""
+        if not texts:
+            return []
+        return self.tokenizer(texts, add_special_tokens=False, return_attention_mask=False).encodings
+
+    def _row(self, rendered: _Rendered, encoding: Any, max_length: int | None) -> TokenRow | Reason:
+        tokens = np.asarray(encoding.ids, dtype=np.int32)
+        supervised = self._supervised(
+            tokens, np.asarray(encoding.offsets, dtype=np.int64).reshape(-1, 2), rendered.spans
+        )
+        if len(tokens) and supervised.all():
+            raise TapsError(
+                "chat template",
+                "marks every token as the assistant's",
+                expected="only those of the assistant's turns",
+                found=repr(rendered.text[:80]),
+                remedy="mend its generation blocks",
+            )
+        kept, supervised = tokens[:max_length], supervised[:max_length]
+        if not supervised.any():
+            return Reason.NO_SUPERVISED_TOKEN
+        return TokenRow(tokens=kept, supervised=supervised, truncated=len(kept) < len(tokens))
+
+    def _supervised(self, tokens: np.ndarray, offsets: np.ndarray, spans: list[tuple[int, int]]) -> np.ndarray:
+        """Returns bool [n]: tokens wholly within a span, up to the one that ends the turn.
+
+        Args:
+            tokens: int32 [n].
+            offsets: int64 [n, 2] characters [begin, end) of each token. Tokenizers may trim blanks off them, so that a
+                newline in front of a span has the empty range at its border: it must not count as inside.
+            spans: Characters of the assistant turns.
+        """
+        supervised = np.zeros(len(tokens), dtype=bool)
+        for begin, end in spans:
+            inside = np.flatnonzero((offsets[:, 0] >= begin) & (offsets[:, 1] > begin) & (offsets[:, 1] <= end))
+            ends = np.isin(tokens[inside], self.eos_ids).nonzero()[0]
+            if len(ends):
+                inside = inside[: ends[0] + 1]
+            else:  # templates whose turn ends with a special token that is not listed as one that stops generation
+                marks = np.isin(tokens[inside], self.special_ids).nonzero()[0]
+                inside = inside[: marks[-1] + 1] if len(marks) else inside
+            supervised[inside] = True
+        return supervised
+
+
+def _messages(turns: Turns) -> list[dict[str, str]]:
+    return [{"role": turn["role"], "content": turn["text"]} for turn in turns]
+
+
+def _configured_eos(target: Path) -> set[int]:
+    """Returns the ids that the model's configuration says end an answer."""
+    ids: set[int] = set()
+    for name in ("config.json", "generation_config.json"):
+        path = Path(target) / name
+        value = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id") if path.exists() else None
+        ids.update(value if isinstance(value, list) else [] if value is None else [value])
+    return ids

@@ -1,0 +1,200 @@
+"""Corpus -> token lists: each conversation in the target's chat template, with the tokens to be supervised marked.
+
+    python -m taps.tokenise --target results/laptop/target --corpus results/laptop/corpora/math.jsonl \\
+        --max-length 512 --max-tokens 60000 --seed 0 \\
+        --output results/laptop/tokens/math.safetensors --audit results/laptop/tokens/math.audit.json
+
+Rows are taken in the order of sha256("seed:id") until the size is reached, so a larger size extends a smaller one and
+the order does not depend on the corpus file's. Every conversation is in the audit: kept, dropped with a reason, or
+beyond the size.
+
+Output (safetensors, kind `tokens`), T tokens of R rows:
+    tokens      int32 [T]      rows one after another
+    supervised  uint8 [T]      1 for tokens that the target would emit itself
+    offsets     int64 [R + 1]  row r is tokens[offsets[r]:offsets[r + 1]]
+    meta        ids [R], max_length, template_digest, vocab_size, eos_ids, special_ids, seed
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taps.data.chat import ChatTokenizer, Reason, TokenRow
+from taps.plumbing.artefacts import provenance, read_jsonl, write_json, write_tensors
+from taps.plumbing.cli import run
+from taps.plumbing.errors import TapsError
+from taps.plumbing.progress import progress
+
+BEYOND_SIZE = "beyond_size"
+_BATCH = 256  # conversations tokenised at once: the tokenizer's threads are busy, little is done beyond the size
+
+
+@dataclass(kw_only=True)
+class Selection:
+    """What became of a corpus.
+
+    Attributes:
+        ids: Of the kept conversations, in order.
+        rows: Of the kept conversations, in order.
+        dropped: Reason -> {"count", "example": id of the first}.
+    """
+
+    ids: list[str] = field(default_factory=list)
+    rows: list[TokenRow] = field(default_factory=list)
+    dropped: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def drop(self, id_: str, reason: str) -> None:
+        """Counts a dropped conversation."""
+        self.dropped.setdefault(reason, {"count": 0, "example": id_})["count"] += 1
+
+
+def seeded_order(ids: Sequence[str], seed: int) -> list[int]:
+    """Returns the indices of `ids` in the order of sha256("seed:id"), which no other id can change."""
+    return sorted(range(len(ids)), key=lambda i: hashlib.sha256(f"{seed}:{ids[i]}".encode()).digest())
+
+
+def select(
+    conversations: Sequence[Mapping[str, Any]],
+    chat: ChatTokenizer,
+    *,
+    seed: int,
+    max_length: int,
+    max_tokens: int | None = None,
+    max_rows: int | None = None,
+) -> Selection:
+    """Returns the rows of a corpus up to a size: kept + dropped = all conversations.
+
+    Args:
+        conversations: {"id", "turns"} each, ids unique.
+        chat: The target's tokenizer.
+        seed: Of the order.
+        max_length: Tokens kept of each conversation.
+        max_tokens: Conversations are taken until this many tokens are reached; the last one may exceed it.
+        max_rows: Conversations are taken until there are this many.
+    """
+    selection, num_tokens = Selection(), 0
+    order = [conversations[i] for i in seeded_order([row["id"] for row in conversations], seed)]
+    for conversation, row in _encoded(order, chat, max_length):
+        full = (max_rows is not None and len(selection.rows) >= max_rows) or (
+            max_tokens is not None and num_tokens >= max_tokens
+        )
+        if full:
+            break
+        if isinstance(row, Reason):
+            selection.drop(conversation["id"], row)
+            continue
+        selection.ids.append(conversation["id"])
+        selection.rows.append(row)
+        num_tokens += len(row.tokens)
+    seen = len(selection.rows) + sum(entry["count"] for entry in selection.dropped.values())
+    for conversation in order[seen:]:
+        selection.drop(conversation["id"], BEYOND_SIZE)
+    return selection
+
+
+def _encoded(
+    conversations: Sequence[Mapping[str, Any]], chat: ChatTokenizer, max_length: int
+) -> Iterator[tuple[Mapping[str, Any], TokenRow | Reason]]:
+    """Yields conversations with their rows, tokenising a batch ahead."""
+    for start in progress(range(0, len(conversations), _BATCH), what="tokenise", unit="batch"):
+        batch = conversations[start : start + _BATCH]
+        yield from zip(batch, chat.encode((row["turns"] for row in batch), max_length=max_length), strict=True)
+
+
+def to_tensors(rows: Iterable[TokenRow]) -> dict[str, np.ndarray]:
+    """Returns tokens, supervised and offsets of rows laid end to end."""
+    rows = list(rows)
+    return {
+        "tokens": np.concatenate([row.tokens for row in rows]).astype(np.int32),
+        "supervised": np.concatenate([row.supervised for row in rows]).astype(np.uint8),
+        "offsets": np.cumsum([0, *(len(row.tokens) for row in rows)], dtype=np.int64),
+    }
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the command line of this stage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m taps.tokenise", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--target", type=Path, required=True, help="folder of the target; only its tokenizer is loaded")
+    parser.add_argument("--corpus", type=Path, required=True, help="JSONL of taps.corpus or taps.regenerate")
+    parser.add_argument("--max-length", type=int, required=True, help="tokens kept of each conversation")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--max-tokens", type=int, help="take conversations until this many tokens are reached")
+    size.add_argument("--max-rows", type=int, help="take this many conversations")
+    parser.add_argument("--seed", type=int, required=True, help="seed of the order of rows")
+    parser.add_argument("--output", type=Path, required=True, help="safetensors to write")
+    parser.add_argument("--audit", type=Path, required=True, help="JSON to write: read = kept + dropped, with reasons")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Tokenises one corpus."""
+    options = build_parser().parse_args(argv)
+    chat = ChatTokenizer.load(options.target)
+    conversations = read_jsonl(options.corpus, kind="corpus")
+    selection = select(
+        conversations,
+        chat,
+        seed=options.seed,
+        max_length=options.max_length,
+        max_tokens=options.max_tokens,
+        max_rows=options.max_rows,
+    )
+    if not selection.rows:
+        reasons = ", ".join(f"{reason} {entry['count']}" for reason, entry in selection.dropped.items())
+        raise TapsError(options.corpus, "no conversation can be used", found=reasons or "an empty corpus")
+    tensors = to_tensors(selection.rows)
+    origin = provenance(
+        stage="taps.tokenise", inputs={"target": options.target, "corpus": options.corpus}, seed=options.seed
+    )
+    write_tensors(
+        options.output,
+        tensors,
+        kind="tokens",
+        provenance=origin,
+        meta={
+            "ids": selection.ids,
+            "max_length": options.max_length,
+            "template_digest": chat.template_digest,
+            "vocab_size": _vocab_size(options.target),
+            "eos_ids": chat.eos_ids,
+            "special_ids": chat.special_ids,
+            "seed": options.seed,
+        },
+    )
+    write_json(options.audit, audit(options.corpus, selection, len(conversations)), kind="audit", provenance=origin)
+    print(
+        f"{options.output}: {len(selection.rows)} conversations, {len(tensors['tokens'])} tokens, "
+        f"{int(tensors['supervised'].sum())} supervised"
+    )
+
+
+def audit(corpus: Path, selection: Selection, read: int) -> dict[str, Any]:
+    """Returns the audit of one corpus; `read` conversations came in."""
+    truncated = sum(row.truncated for row in selection.rows)
+    supervised = sum(int(row.supervised.sum()) for row in selection.rows)
+    return {
+        "source": corpus.name,
+        "read": read,
+        "kept": len(selection.rows),
+        "dropped": selection.dropped,
+        "notes": [f"{truncated} kept conversations cut at the maximal length", f"{supervised} supervised tokens"],
+    }
+
+
+def _vocab_size(target: Path) -> int:
+    """Returns the rows of the target's embedding, which may exceed the tokenizer's entries."""
+    return int(json.loads((target / "config.json").read_text(encoding="utf-8"))["vocab_size"])
+
+
+if __name__ == "__main__":
+    run(main)
