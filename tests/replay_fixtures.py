@@ -43,13 +43,14 @@ def rows() -> Iterator[Row]:
     for name in MIXTURES:
         for budget in (10, 20, BUDGET):
             gain = 0.04 * (budget / BUDGET - 1)
-            yield Row("single", name, budget, *(value + gain for value in quality[name]))
+            yield Row("single", name, budget, quality[name][0] + gain, quality[name][1] + gain)
     yield Row("single", "averaged", BUDGET, 0.22, 0.20)
     for name in SWEEP:
         weight = float(name.removeprefix("averaged_"))
         yield Row("single", name, BUDGET, 0.62 - 0.8 * weight * (1 - weight) - 0.2 * weight, 0.30 + 0.22 * weight**2)
     for name in ("math", "chat"):
-        yield Row("single_double", name, BUDGET, *(value + 0.03 for value in quality[name]), nodes_per_draft=2)
+        on_math, on_chat = quality[name]
+        yield Row("single_double", name, BUDGET, on_math + 0.03, on_chat + 0.03, nodes_per_draft=2)
     for signal in ("confidence", "entropy"):
         yield Row(f"routed_{signal}_step", PAIR, BUDGET, 0.60, 0.45, num_drafted=2)
         yield Row(f"routed_{signal}_turn", PAIR, BUDGET, 0.60, 0.44, num_drafted=2)

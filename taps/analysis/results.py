@@ -1,7 +1,7 @@
 """Replay files as one frame: which cycles were replayed, under which method, benchmark, temperature and seed.
 
 A replay file says itself what it holds: its parquet metadata carries the envelope of `taps.plumbing.artefacts` under
-the key `taps`, whose `meta` names method, benchmark, temperature and seed. Folders and file names mean nothing here, so a
+the key `taps`, whose `meta` names method, benchmark, temperature and seed. Folders and file names mean nothing here. A
 missing benchmark, seed or strategy is simply absent from the frame (`missing` says which).
 """
 

@@ -1,0 +1,47 @@
+"""The paper's published numbers and claims, as frames: facts to set beside ours, never inputs of a result.
+
+The files and where each number comes from are described in `published/README.md`.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+FOLDER = Path(__file__).with_suffix("")
+TABLES = (
+    "acceptance_length",
+    "acceptance_by_depth",
+    "averaging_sweep",
+    "entropy",
+    "routing_share",
+    "technical_report_t0",
+)
+
+
+@cache
+def table(name: str) -> pd.DataFrame:
+    """Returns one of TABLES as published; do not write into it."""
+    return pd.read_csv(FOLDER / f"{name}.csv")
+
+
+@cache
+def claims() -> tuple[dict[str, Any], ...]:
+    """Returns the claims in order: id, statement, and `published`, a list of {temperature, method, verdict, detail}."""
+    return tuple(json.loads((FOLDER / "claims.json").read_text(encoding="utf-8")))
+
+
+@cache
+def _cells() -> dict[tuple[float, str, str, str], float]:
+    frame = table("acceptance_length")
+    keys = frame[["temperature", "method", "variant", "benchmark"]].itertuples(index=False, name=None)
+    return dict(zip(keys, frame["tau"], strict=True))
+
+
+def tau(temperature: float, method: str, variant: str, benchmark: str) -> float | None:
+    """Returns a cell of the published main tables or None; benchmark `average` is the printed row mean."""
+    return _cells().get((temperature, method, variant, benchmark))
