@@ -1,3 +1,3 @@
-"""Task-aware proposal distributions for speculative sampling: the study behind arXiv 2603.27027, rebuilt and extended."""
+"""Task-aware proposal distributions for speculative sampling: the study of arXiv 2603.27027, rebuilt and extended."""
 
 __version__ = "0.1.0"

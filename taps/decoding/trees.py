@@ -1,7 +1,8 @@
 """Draft trees as arrays, and what verification needs of them: masks, depths, paths, the accepted length.
 
-A tree is stored without its root (the token the target already emitted). Nodes are sorted by cumulative log-probability,
-a parent always before its children, so *every prefix of the node list is itself a tree*: the tree of a smaller budget.
+A tree is stored without its root (the token the target already emitted). Nodes are sorted by cumulative
+log-probability, a parent always before its children, so *every prefix of the node list is itself a tree*: the tree of a
+smaller budget.
 
     root "The"            node    0      1      2      3
      ├─ " cat" (0)        token   cat    dog    sat    ran
@@ -14,6 +15,7 @@ Shape letters: P trees (positions), N nodes, D depth.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,6 +63,36 @@ class Trees:
 
 
 _FIELDS = ("tokens", "parents", "scores", "entropies")
+
+
+def no_trees(num_rows: int) -> Trees:
+    """Returns trees of no nodes: what a drafter that did not draft is passed as."""
+    return _padding(num_rows, 0)
+
+
+def select(trees: Sequence[Trees], chosen: np.ndarray) -> Trees:
+    """Returns trees [P, largest N]: row p is row p of batch `chosen[p]`, padded.
+
+    Args:
+        trees: Batches of P trees each.
+        chosen: int [P] index of a batch.
+    """
+    result = _padding(len(chosen), max(batch.num_nodes for batch in trees))
+    for index, batch in enumerate(trees):
+        rows = np.flatnonzero(chosen == index)
+        for name in _FIELDS:
+            getattr(result, name)[rows, : batch.num_nodes] = getattr(batch, name)[rows]
+    return result
+
+
+def _padding(num_rows: int, num_nodes: int) -> Trees:
+    shape = (num_rows, num_nodes)
+    return Trees(
+        tokens=np.full(shape, PAD_TOKEN, dtype=np.int32),
+        parents=np.full(shape, ROOT, dtype=np.int16),
+        scores=np.full(shape, -np.inf, dtype=np.float32),
+        entropies=np.zeros(shape, dtype=np.float32),
+    )
 
 
 def depths(parents: np.ndarray) -> np.ndarray:

@@ -1,0 +1,146 @@
+"""Drafts a tree at every position of a recorded text: one bank per drafter and trace.
+
+    python -m taps.bank --target results/laptop/target --drafter results/laptop/drafters/eagle2/math \
+        --trace results/laptop/traces/gsm8k/t0_s0.safetensors --draft-vocab results/laptop/draft_vocab.safetensors \
+        --depth 5 --top-k 8 --num-nodes 80 --output results/laptop/banks/eagle2/math/gsm8k/t0_s0.safetensors
+
+Only the largest tree is kept: its nodes are sorted so that every smaller budget is a prefix.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from taps.decoding.trees import Trees
+from taps.plumbing.artefacts import digest_of, provenance, read_tensors, write_tensors
+from taps.plumbing.cli import run
+from taps.plumbing.progress import progress
+
+if TYPE_CHECKING:
+    from taps.decoding.drafting import DraftOptions
+    from taps.model.drafter import DraftModel
+    from taps.model.target_head import TargetHead
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the command line of this stage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m taps.bank", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--target", type=Path, required=True, help="folder of the target model")
+    parser.add_argument("--drafter", type=Path, required=True, help="folder of the draft model")
+    parser.add_argument("--trace", type=Path, required=True, help="trace to draft along")
+    parser.add_argument("--draft-vocab", type=Path, help="draft over these tokens only")
+    parser.add_argument("--depth", type=int, required=True, help="expansions after the first level")
+    parser.add_argument("--top-k", type=int, required=True, help="children per node, and nodes expanded per level")
+    parser.add_argument("--num-nodes", type=int, required=True, help="nodes kept per tree, root not counted")
+    parser.add_argument("--chunk", type=int, default=64, help="positions drafted together (default: %(default)s)")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"), help="compute dtype")
+    parser.add_argument("--device", default="cpu", help="torch device (default: %(default)s)")
+    parser.add_argument("--output", type=Path, required=True, help="bank to write (.safetensors)")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the stage."""
+    args = build_parser().parse_args(argv)
+    import torch
+
+    from taps.decoding.drafting import DraftOptions
+    from taps.model.checkpoint import load_drafter
+    from taps.model.target_head import load_target_head
+
+    place = {"dtype": getattr(torch, args.dtype), "device": args.device}
+    head = load_target_head(args.target, draft_vocab=args.draft_vocab, **place)
+    model = load_drafter(args.drafter, target_config=head.config, **place)
+    trace, _ = read_tensors(args.trace, kind="trace")
+    options = DraftOptions(depth=args.depth, top_k=args.top_k, num_nodes=args.num_nodes)
+    start = time.perf_counter()
+    trees, offsets = bank_of_trace(model, head, trace, options, chunk=args.chunk)
+    seconds = time.perf_counter() - start
+    inputs = {"target": args.target, "drafter": args.drafter / "model.safetensors", "trace": args.trace}
+    if args.draft_vocab:
+        inputs["draft_vocab"] = args.draft_vocab
+    meta = {
+        "drafter": args.drafter.name,
+        "trace": digest_of(args.trace),
+        "depth": args.depth,
+        "top_k": args.top_k,
+        "num_nodes": args.num_nodes,
+        "draft_vocab_size": None if head.token_ids is None else len(head.token_ids),
+    }
+    write_tensors(
+        args.output,
+        {
+            "tokens": trees.tokens,
+            "parents": trees.parents,
+            "scores": trees.scores,
+            "entropies": trees.entropies,
+            "offsets": offsets,
+        },
+        kind="bank",
+        provenance=provenance(stage="taps.bank", inputs=inputs, device=args.device),
+        meta=meta,
+    )
+    print(f"{args.output}: {len(trees)} positions, {len(trees) / max(seconds, 1e-9):.0f} positions/s")
+
+
+def bank_of_trace(
+    model: DraftModel, head: TargetHead, trace: dict[str, Any], options: DraftOptions, *, chunk: int = 64
+) -> tuple[Trees, np.ndarray]:
+    """Returns (trees [P], offsets int64 [S + 1]): a tree for each root that a cycle could have, sequence by sequence.
+
+    Args:
+        trace: Tensors of a trace artefact: tokens, offsets, prompt_lengths, features.
+        chunk: Positions drafted together; bounds memory, changes nothing else.
+    """
+    starts, prompts = trace["offsets"].tolist(), trace["prompt_lengths"].tolist()
+    sequences = list(zip(starts, starts[1:], prompts, strict=False))
+    parts: list[Trees] = []
+    counts = [max(end - start - prompt - 1, 0) for start, end, prompt in sequences]
+    with progress(total=sum(counts), what="drafting", unit="pos") as bar:
+        for start, end, prompt in sequences:
+            tokens, features = trace["tokens"][start:end], trace["features"][start:end]
+            for trees in _bank_of_sequence(model, head, tokens, features, prompt, options, chunk):
+                parts.append(trees)
+                bar.update(len(trees))
+    return _concatenate(parts, options.num_nodes), np.cumsum([0, *counts], dtype=np.int64)
+
+
+def _bank_of_sequence(
+    model: DraftModel, head: TargetHead, tokens: Any, features: Any, prompt: int, options: DraftOptions, chunk: int
+) -> Iterator[Trees]:
+    import torch
+
+    from taps.decoding.drafting import draft_trees
+
+    roots = torch.arange(prompt, len(tokens) - 1, device=head.head.device)  # the last token is the root of no cycle
+    if not len(roots):
+        return
+    with torch.inference_mode():
+        tokens, features = tokens.to(head.head.device), features.to(head.head)
+        hidden, keys, values = model(head.embed(tokens[1:]), features[:-1], [len(tokens) - 1])
+    for part in roots.split(chunk):
+        yield draft_trees(
+            model, head, keys=keys, values=values, hidden=hidden[part - 1], num_seen=part, options=options
+        )
+
+
+def _concatenate(parts: list[Trees], num_nodes: int) -> Trees:
+    dtypes = {"tokens": np.int32, "parents": np.int16, "scores": np.float32, "entropies": np.float32}
+    return Trees(
+        **{
+            name: np.concatenate([np.zeros((0, num_nodes), dtype), *(getattr(part, name) for part in parts)])
+            for name, dtype in dtypes.items()
+        }
+    )
+
+
+if __name__ == "__main__":
+    run(main)

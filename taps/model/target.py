@@ -1,0 +1,108 @@
+"""The target model: any Hugging Face causal language model with full attention, seen as features and a head."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers.cache_utils import Cache, DynamicCache
+
+from taps.model.target_head import read_config
+from taps.plumbing.errors import TapsError
+from taps.prepare_target import check_architecture
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A loaded target.
+
+    Attributes:
+        model: The library's model in evaluation mode.
+        tokenizer: Its tokenizer, chat template included.
+        eos_ids: Tokens that end an answer.
+        max_length: Context length, in tokens.
+        config: Content of config.json.
+    """
+
+    model: Any
+    tokenizer: PreTrainedTokenizerBase
+    eos_ids: frozenset[int]
+    max_length: int
+    config: dict[str, Any]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives."""
+        return self.model.device
+
+    def features(
+        self,
+        tokens: torch.Tensor,
+        *,
+        attention_mask: torch.Tensor | None = None,
+        positions: torch.Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> torch.Tensor:
+        """Returns [B, T, h]: last hidden state after the final norm of the T new tokens; extends `cache` in place.
+
+        Args:
+            tokens: int64 [B, T].
+            attention_mask: [B, seen + T] with 1 for real tokens, or a 4-D additive or boolean mask.
+            positions: int64 [B, T]; consecutive after the cache by default.
+            cache: Keys and values of what was seen.
+        """
+        return self.model.get_decoder()(
+            input_ids=tokens,
+            attention_mask=attention_mask,
+            position_ids=positions,
+            cache=cache,
+            use_cache=cache is not None,
+        ).last_hidden_state
+
+    def logits(self, features: torch.Tensor) -> torch.Tensor:
+        """Returns [..., V] from features [..., h]."""
+        return self.model.get_output_embeddings()(features)
+
+    def new_cache(self) -> DynamicCache:
+        """Returns an empty cache for this model."""
+        return DynamicCache(config=self.model.config)
+
+    def render(self, messages: list[dict[str, str]]) -> list[int]:
+        """Returns the tokens of a conversation, ready for the assistant's next words."""
+        rendered = self.tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, tokenize=True, return_dict=False
+        )
+        return [int(token) for token in rendered]
+
+
+def load_target(
+    folder: Path,
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: str | torch.device = "cpu",
+    trust_remote_code: bool = False,
+) -> Target:
+    """Returns the target in a Hugging Face folder.
+
+    Raises:
+        TapsError: no such folder, no chat template, or an architecture whose cache cannot be a tree.
+    """
+    folder = Path(folder)
+    config = read_config(folder)
+    check_architecture(config, where=folder / "config.json")
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    if not tokenizer.chat_template:
+        raise TapsError(folder, "the tokenizer has no chat template", remedy="set target.chat_template to a Jinja file")
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, attn_implementation="sdpa", trust_remote_code=trust_remote_code
+    )
+    model = model.eval().requires_grad_(False).to(torch.device(device))
+    ends = model.generation_config.eos_token_id
+    ends = ends if isinstance(ends, list) else [ends]
+    eos_ids = frozenset(int(token) for token in (*ends, tokenizer.eos_token_id) if token is not None)
+    return Target(
+        model=model, tokenizer=tokenizer, eos_ids=eos_ids, max_length=config["max_position_embeddings"], config=config
+    )

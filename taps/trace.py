@@ -1,0 +1,156 @@
+"""Records the target's own answers to a benchmark, once per temperature and seed: tokens and features.
+
+    python -m taps.trace --target results/laptop/target --prompts results/laptop/prompts/gsm8k.jsonl \
+        --temperature 0 --seed 0 --max-new-tokens 64 --output results/laptop/traces/gsm8k/t0_s0.safetensors
+
+Every draft bank and every replay walks these texts: verification is lossless, so no drafter can change them. A prompt
+of two turns gives two sequences; the second follows the recorded first answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from taps.plumbing.artefacts import provenance, read_jsonl, write_tensors
+from taps.plumbing.cli import run
+from taps.plumbing.errors import TapsError
+from taps.plumbing.progress import progress
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the command line of this stage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m taps.trace", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--target", type=Path, required=True, help="folder of the target model")
+    parser.add_argument("--prompts", type=Path, required=True, help="JSON lines written by taps.prompts")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 = greedy (default: %(default)s)")
+    parser.add_argument("--top-p", type=float, default=1.0, help="nucleus mass (default: %(default)s)")
+    parser.add_argument("--top-k", type=int, default=0, help="most likely tokens kept, 0 = all (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="decides the draws at temperature > 0")
+    parser.add_argument("--max-new-tokens", type=int, required=True, help="most tokens per turn")
+    parser.add_argument("--batch-size", type=int, default=32, help="prompts decoded together (default: %(default)s)")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"), help="compute dtype")
+    parser.add_argument("--device", default="cpu", help="torch device (default: %(default)s)")
+    parser.add_argument("--trust-remote-code", action="store_true", help="run code shipped with the model")
+    parser.add_argument("--output", type=Path, required=True, help="trace to write (.safetensors)")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the stage."""
+    args = build_parser().parse_args(argv)
+    import torch
+
+    from taps.decoding.warp import Sampling
+    from taps.model.target import load_target
+
+    prompts = read_jsonl(args.prompts, kind="prompts")
+    if not prompts:
+        raise TapsError(args.prompts, "no prompts", remedy="look at its audit file for why all were dropped")
+    target = load_target(
+        args.target, dtype=getattr(torch, args.dtype), device=args.device, trust_remote_code=args.trust_remote_code
+    )
+    sampling = Sampling(temperature=args.temperature, top_p=args.top_p, top_k=args.top_k)
+    sequences, skipped = record(
+        target,
+        prompts,
+        sampling=sampling,
+        seed=args.seed,
+        max_new_tokens=args.max_new_tokens,
+        batch_size=args.batch_size,
+    )
+    if not sequences:
+        raise TapsError(args.prompts, "no prompt fits the target's context", expected=f"< {target.max_length} tokens")
+    tensors, meta = pack(sequences)
+    meta |= {
+        "skipped": skipped,
+        "sampling": sampling.to_json(),
+        "seed": args.seed,
+        "max_new_tokens": args.max_new_tokens,
+        "eos_ids": sorted(target.eos_ids),
+        "dtype": args.dtype,
+    }
+    made_from = provenance(
+        stage="taps.trace", inputs={"target": args.target, "prompts": args.prompts}, seed=args.seed, device=args.device
+    )
+    write_tensors(args.output, tensors, kind="trace", provenance=made_from, meta=meta)
+    print(f"{args.output}: {len(sequences)} sequences, {sum(len(s['answer'].tokens) for s in sequences)} new tokens")
+
+
+def record(
+    target: Any, prompts: list[dict[str, Any]], *, sampling: Any, seed: int, max_new_tokens: int, batch_size: int
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Returns (sequences, skipped): one sequence per prompt and turn, ordered by prompt, then turn.
+
+    A sequence holds `id`, `turn`, `category`, `prompt` (tokens) and `answer` (`taps.model.sampler.Answer`). A turn
+    whose prompt leaves no room in the context is skipped, as are the turns after it.
+    """
+    from taps.decoding.warp import uniforms
+    from taps.model.sampler import continue_batch
+
+    messages: dict[str, list[dict[str, str]]] = {prompt["id"]: [] for prompt in prompts}
+    sequences, skipped = [], []
+    bar = progress(total=sum(len(p["turns"]) for p in prompts) * max_new_tokens, what="tracing", unit="tok")
+    for turn in range(max(len(prompt["turns"]) for prompt in prompts)):
+        due = []
+        for order, prompt in enumerate(prompts):
+            if turn >= len(prompt["turns"]) or len(messages[prompt["id"]]) < 2 * turn:
+                continue
+            messages[prompt["id"]].append({"role": "user", "content": prompt["turns"][turn]})
+            tokens = target.render(messages[prompt["id"]])
+            if len(tokens) >= target.max_length:
+                messages[prompt["id"]].pop()
+                skipped.append({"id": prompt["id"], "turn": turn, "prompt_tokens": len(tokens)})
+                continue
+            due.append(
+                {"order": order, "id": prompt["id"], "turn": turn, "category": prompt["category"], "prompt": tokens}
+            )
+        due.sort(key=lambda sequence: len(sequence["prompt"]))  # neighbours of like length: little padding
+        for start in range(0, len(due), batch_size):
+            batch = due[start : start + batch_size]
+            draws = [uniforms(seed, sequence["id"], turn, max_new_tokens) for sequence in batch]
+            answers = continue_batch(
+                target,
+                [sequence["prompt"] for sequence in batch],
+                sampling=sampling,
+                uniforms=draws if sampling.temperature > 0 else None,
+                max_new_tokens=max_new_tokens,
+                on_tokens=bar.update,
+            )
+            for sequence, answer in zip(batch, answers, strict=True):
+                text = target.tokenizer.decode(answer.tokens, skip_special_tokens=True)
+                messages[sequence["id"]].append({"role": "assistant", "content": text})
+                sequences.append(sequence | {"answer": answer})
+    bar.close()
+    return sorted(sequences, key=lambda s: (s["order"], s["turn"])), skipped
+
+
+def pack(sequences: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the tensors and the per-sequence facts of a trace file."""
+    import torch
+
+    tokens = [torch.tensor([*s["prompt"], *s["answer"].tokens.tolist()], dtype=torch.int32) for s in sequences]
+    lengths = torch.tensor([0, *map(len, tokens)])
+    tensors = {
+        "tokens": torch.cat(tokens),
+        "offsets": lengths.cumsum(0),
+        "prompt_lengths": torch.tensor([len(s["prompt"]) for s in sequences], dtype=torch.int32),
+        "features": torch.cat(
+            [s["answer"].features for s in sequences]
+        ),  # compute dtype: live decoding drafts from these
+    }
+    meta = {
+        "ids": [s["id"] for s in sequences],
+        "turns": [s["turn"] for s in sequences],
+        "categories": [s["category"] for s in sequences],
+        "finish": [s["answer"].finish for s in sequences],
+    }
+    return tensors, meta
+
+
+if __name__ == "__main__":
+    run(main)
