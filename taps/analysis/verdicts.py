@@ -1,0 +1,131 @@
+"""How a claim is decided: from 95 % intervals, never from a point estimate. Every threshold of the report is here.
+
+One comparison (an `Evidence`) holds, fails or stays open:
+
+    direction      holds                           fails
+    greater        whole interval above 0          whole interval below 0
+    less           whole interval below 0          whole interval above 0
+    similar        inside +-margin                 entirely outside +-margin
+    not worse      above -margin, not below 0      whole interval below 0
+
+A claim is a conjunction ("on every benchmark ..."): it is *reproduced* if every comparison holds, *contradicted* if at
+least one fails, and *undecided* otherwise. Reproducing a conjunction of 95 % comparisons needs no correction for their
+number; contradicting one does, so a single comparison out of many that fails by chance is possible (at most 2.5 % each)
+and the comparisons are listed with every verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+# Two acceptance lengths within 5 % of the reference count as "the same": about the largest gap (0.13 of 5.04) that the
+# paper itself passes over as equal, rounded up, and below what a user would notice as speed.
+SIMILAR_SHARE = 0.05
+# "More than 80 % of the prompts": the paper's own number.
+CLEAR_SHARE = 80.0
+
+
+class Outcome(StrEnum):
+    """What one interval says about one comparison."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    OPEN = "open"
+
+
+class Verdict(StrEnum):
+    """What the results say about a claim."""
+
+    REPRODUCED = "reproduced"
+    CONTRADICTED = "contradicted"
+    UNDECIDED = "undecided"
+    NOT_TESTABLE = "not testable here"
+
+
+class Direction(StrEnum):
+    """What a comparison claims of its estimate."""
+
+    GREATER = "> 0"
+    LESS = "< 0"
+    SIMILAR = "≈ 0"
+    NOT_WORSE = "≥ 0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """An estimate with its 95 % interval, and where it stands.
+
+    Attributes:
+        estimate, low, high: In the unit of the quantity.
+        rows: The table and the row it was read from.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    rows: str
+
+    def __neg__(self) -> Interval:
+        return Interval(estimate=-self.estimate, low=-self.high, high=-self.low, rows=self.rows)
+
+    def minus(self, constant: float) -> Interval:
+        """Returns the interval shifted down by a constant."""
+        return Interval(
+            estimate=self.estimate - constant, low=self.low - constant, high=self.high - constant, rows=self.rows
+        )
+
+    def minus_independent(self, other: Interval) -> Interval:
+        """Returns the interval of the difference of two independent quantities.
+
+        Source: the square-and-add rule ("MOVER"): each side's own half-widths, added in quadrature.
+        """
+        below = math.hypot(self.estimate - self.low, other.high - other.estimate)
+        above = math.hypot(self.high - self.estimate, other.estimate - other.low)
+        estimate = self.estimate - other.estimate
+        return Interval(
+            estimate=estimate, low=estimate - below, high=estimate + above, rows=f"{self.rows}; {other.rows}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """One comparison.
+
+    Attributes:
+        what: The quantity compared, e.g. `Math - Chat on GSM8K`.
+        direction: What is claimed of it.
+        interval: What was found.
+        margin: Half-width of "the same", in the quantity's unit; used by SIMILAR and NOT_WORSE.
+    """
+
+    what: str
+    direction: Direction
+    interval: Interval
+    margin: float = 0.0
+
+    @property
+    def outcome(self) -> Outcome:
+        """Whether the comparison holds, fails or stays open (table in the module's docstring)."""
+        low, high, margin = self.interval.low, self.interval.high, self.margin
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return Outcome.OPEN
+        holds, fails = {
+            Direction.GREATER: (low > 0, high < 0),
+            Direction.LESS: (high < 0, low > 0),
+            Direction.SIMILAR: (low >= -margin and high <= margin, low > margin or high < -margin),
+            Direction.NOT_WORSE: (low >= -margin and high >= 0, high < 0),
+        }[self.direction]
+        return Outcome.HOLDS if holds else Outcome.FAILS if fails else Outcome.OPEN
+
+
+def conclude(evidence: Sequence[Evidence]) -> Verdict:
+    """Returns the verdict on a conjunction; one without any comparison is not testable."""
+    outcomes = {item.outcome for item in evidence}
+    if not outcomes:
+        return Verdict.NOT_TESTABLE
+    if Outcome.FAILS in outcomes:
+        return Verdict.CONTRADICTED
+    return Verdict.REPRODUCED if outcomes == {Outcome.HOLDS} else Verdict.UNDECIDED

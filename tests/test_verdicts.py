@@ -1,0 +1,66 @@
+"""Verdicts come from intervals alone: moving a point estimate inside its interval never changes one."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taps.analysis.verdicts import Direction, Evidence, Interval, Outcome, Verdict, conclude
+
+NUMBER = st.floats(-3, 3, allow_nan=False)
+
+
+def _evidence(low: float, high: float, direction: Direction = Direction.GREATER, margin: float = 0) -> Evidence:
+    interval = Interval(estimate=(low + high) / 2, low=low, high=high, rows="")
+    return Evidence(what="x", direction=direction, interval=interval, margin=margin)
+
+
+@pytest.mark.parametrize(
+    ("direction", "low", "high", "outcome"),
+    [
+        (Direction.GREATER, 0.1, 0.2, Outcome.HOLDS),
+        (Direction.GREATER, -0.2, -0.1, Outcome.FAILS),
+        (Direction.GREATER, -0.1, 0.2, Outcome.OPEN),
+        (Direction.GREATER, 0.0, 0.2, Outcome.OPEN),
+        (Direction.LESS, -0.2, -0.1, Outcome.HOLDS),
+        (Direction.LESS, 0.1, 0.2, Outcome.FAILS),
+        (Direction.SIMILAR, -0.04, 0.05, Outcome.HOLDS),
+        (Direction.SIMILAR, 0.06, 0.2, Outcome.FAILS),
+        (Direction.SIMILAR, 0.01, 0.2, Outcome.OPEN),
+        (Direction.NOT_WORSE, -0.04, 0.3, Outcome.HOLDS),
+        (Direction.NOT_WORSE, -0.04, -0.01, Outcome.FAILS),
+        (Direction.NOT_WORSE, -0.2, 0.3, Outcome.OPEN),
+        (Direction.GREATER, math.nan, math.nan, Outcome.OPEN),
+    ],
+)
+def test_outcome_table(direction: Direction, low: float, high: float, outcome: Outcome) -> None:
+    assert _evidence(low, high, direction, margin=0.05).outcome == outcome
+
+
+def test_conjunction() -> None:
+    holds, fails, is_open = _evidence(1, 2), _evidence(-2, -1), _evidence(-1, 1)
+    assert conclude([]) == Verdict.NOT_TESTABLE
+    assert conclude([holds, holds]) == Verdict.REPRODUCED
+    assert conclude([holds, is_open]) == Verdict.UNDECIDED
+    assert conclude([holds, is_open, fails]) == Verdict.CONTRADICTED
+
+
+@given(st.tuples(NUMBER, NUMBER).map(sorted), st.floats(0, 1), st.sampled_from(Direction))
+def test_point_estimate_decides_nothing(bounds: list[float], share: float, direction: Direction) -> None:
+    low, high = bounds
+    moved = Interval(estimate=low + share * (high - low), low=low, high=high, rows="")
+    evidence = Evidence(what="x", direction=direction, interval=moved, margin=0.1)
+    assert evidence.outcome == _evidence(low, high, direction, margin=0.1).outcome
+
+
+@given(st.tuples(NUMBER, NUMBER).map(sorted), st.tuples(NUMBER, NUMBER).map(sorted))
+def test_difference_of_independent_intervals_contains_neither_less_nor_more(a: list[float], b: list[float]) -> None:
+    one, two = (_evidence(low, high).interval for low, high in (a, b))
+    difference = one.minus_independent(two)
+    width, widest = difference.high - difference.low, (one.high - one.low) + (two.high - two.low)
+    assert max(one.high - one.low, two.high - two.low) - 1e-9 <= width <= widest + 1e-9
+    assert difference.estimate == pytest.approx(one.estimate - two.estimate)
+    assert (-difference).estimate == pytest.approx(two.minus_independent(one).estimate)
