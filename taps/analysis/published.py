@@ -25,7 +25,7 @@ TABLES = (
 
 @cache
 def table(name: str) -> pd.DataFrame:
-    """Returns one of TABLES as published; do not write into it."""
+    """Returns one of TABLES, or `eagle_answers`, as published; do not write into it."""
     return pd.read_csv(FOLDER / f"{name}.csv")
 
 
