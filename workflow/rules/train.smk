@@ -1,0 +1,97 @@
+"""Draft models: trained here, or imported from a published checkpoint."""
+
+
+rule train:
+    """Trains one method's draft model on one mixture; after a kill it goes on from its last checkpoint."""
+    input:
+        target="<results>/target",
+        mixture="<results>/mixtures/{mixture}.json",
+        tokens=mixture_tokens,
+        features=mixture_features,
+        draft_vocab=draft_vocab,
+        heldout_traces=mixture_heldout_traces,
+        init_from=other_drafter("init_from"),
+        match_flops_of=other_drafter("match_flops_of"),
+    output:
+        directory("<results>/drafters/{method}/{mixture}"),
+    log:
+        "<logs>/train/{method}/{mixture}.log",
+    wildcard_constraints:
+        method=either(TRAINED),
+        mixture=either(config["mixtures"]),
+    conda:
+        "../../envs/taps.yaml"
+    threads: config["parallel"]["model_threads"]
+    resources:
+        mem_mb=6000,
+        runtime=1440,
+        gpu=config["parallel"]["training_processes"] if ON_GPU else 0,
+    params:
+        code=code_digest("taps.train"),
+        launch=launch_training,
+        tokens=each_named("tokens", "tokens", corpora_of),
+        features=each_named("features", "features", corpora_of),
+        draft_vocab=each("draft_vocab", "draft_vocab"),
+        heldout_traces=each("heldout_trace", "heldout_traces"),
+        init_from=each("init_from", "init_from"),
+        match_flops_of=each("match_flops_of", "match_flops_of"),
+        options=training_flags,
+        depth=DRAFTING["depth"],
+        top_k=DRAFTING["top_k"],
+        num_draft_tokens=DRAFTING["num_draft_tokens"],
+        seed=config["seed"],
+        dtype=config["dtype"],
+        device=config["device"],
+        state=f"results/{STUDY}/state/{{method}}/{{mixture}}",
+    shell:
+        """
+        {params.launch:q} -m taps.train \
+            --target {input.target:q} \
+            --mixture {input.mixture:q} \
+            {params.tokens:q} \
+            {params.features:q} \
+            {params.draft_vocab:q} \
+            {params.heldout_traces:q} \
+            {params.init_from:q} \
+            {params.match_flops_of:q} \
+            {params.options:q} \
+            --depth {params.depth:q} \
+            --top-k {params.top_k:q} \
+            --num-draft-tokens {params.num_draft_tokens:q} \
+            --seed {params.seed:q} \
+            --dtype {params.dtype:q} \
+            --device {params.device:q} \
+            --state {params.state:q} \
+            --output {output:q} \
+            2>&1 | tee {log:q}
+        """
+
+
+rule import_draft:
+    """Takes an official EAGLE, HASS or TAPS checkpoint as the drafter, strictly checked against the target."""
+    input:
+        target="<results>/target",
+        checkpoint=checkpoint,
+    output:
+        directory("<results>/drafters/{method}/{mixture}"),
+    log:
+        "<logs>/import_draft/{method}/{mixture}.log",
+    wildcard_constraints:
+        method=either(IMPORTED),
+        mixture=either(config["mixtures"]),
+    conda:
+        "../../envs/taps.yaml"
+    threads: 1
+    resources:
+        mem_mb=8000,
+        runtime=30,
+    params:
+        code=code_digest("taps.import_draft"),
+    shell:
+        """
+        python -m taps.import_draft \
+            --source {input.checkpoint:q} \
+            --target {input.target:q} \
+            --output {output:q} \
+            2>&1 | tee {log:q}
+        """
