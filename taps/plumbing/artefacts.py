@@ -29,6 +29,7 @@ import taps
 from taps.plumbing.errors import ArtefactError
 
 _VERSIONED = ("numpy", "torch", "transformers", "deepspeed", "datasets", "pandas", "safetensors", "reasoning_gym")
+_STANDS_FOR_FOLDER = ("manifest.json", "provenance.json", "config.json")  # folders that are made as a whole hold one
 
 
 # --- provenance ------------------------------------------------------------------------------------------------------
@@ -70,13 +71,15 @@ def _git_state() -> str:
 def digest_of(path: Path) -> str:
     """Returns an artefact's recorded digest without reading its data; hashes files that carry none.
 
-    A folder stands for its `manifest.json` (feature stores) or `config.json` (model folders).
+    A folder stands for its `manifest.json` (feature stores), `config.json` (model folders) or sidecar (fetched assets).
     """
     path = Path(path)
     if path.is_dir():
-        for name in ("manifest.json", "provenance.json", "config.json"):
+        for name in _STANDS_FOR_FOLDER:
             if (path / name).exists():
                 return digest_of(path / name)
+        if _sidecar(path).exists():
+            return str(json.loads(_sidecar(path).read_text())["digest"])
         raise ArtefactError(path, "not a folder of ours", remedy=rebuild_command(path))
     if not path.exists():
         raise ArtefactError(path, "missing", remedy=rebuild_command(path))
@@ -106,7 +109,10 @@ def sha256_of(path: Path, *, start: int = 0) -> str:
 
 
 def rebuild_command(path: Path) -> str:
-    """Returns the remedy that error messages name for a broken artefact."""
+    """Returns the remedy that error messages name for a broken artefact; a file of a folder means the folder."""
+    path = Path(path)
+    if any((path.parent / name).exists() for name in _STANDS_FOR_FOLDER) or path.name in _STANDS_FOR_FOLDER:
+        path = path.parent
     return f"rebuild it with: snakemake --cores 1 --force {shlex.quote(str(path))}"
 
 
