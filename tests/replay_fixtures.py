@@ -6,7 +6,6 @@ paper's main effects are there by construction: matched specialists lead, averag
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
+
+from taps.plumbing.parquet import write_parquet
 
 DEPTH = 5
 BUDGET = 40
@@ -95,16 +95,14 @@ def write_replays(
                     [METHODS.index(method), BENCHMARKS.index(benchmark), int(temperature), seed]
                 )
                 cycles, nodes = _condition(rng, meta, num_questions, num_tokens, without)
-                write_parquet(path, cycles, meta)
-                write_parquet(path.with_suffix(".nodes.parquet"), nodes, meta)
+                write_frame(path, cycles, meta)
+                write_frame(path.with_suffix(".nodes.parquet"), nodes, meta, kind="replay_nodes")
     return folder
 
 
-def write_parquet(path: Path, frame: pd.DataFrame, meta: dict[str, Any], kind: str = "replay") -> None:
-    """Writes a frame with the envelope that the replay stage writes."""
-    envelope = {"kind": kind, "digest": "", "provenance": {}, "meta": meta}
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"taps": json.dumps(envelope)}), path)
+def write_frame(path: Path, frame: pd.DataFrame, meta: dict[str, Any], kind: str = "replay") -> None:
+    """Writes a frame as the replay stage does."""
+    write_parquet(path, {name: pa.array(frame[name]) for name in frame}, kind=kind, provenance={}, meta=meta)
 
 
 def _condition(
@@ -163,11 +161,13 @@ def _nodes(rng: np.random.Generator, drafters: str, sequence: int, cycle: dict[s
             good = kind == "accepted"
             yield {
                 "drafters": drafters,
+                "num_draft_tokens": BUDGET,
                 "sequence": sequence,
                 "cycle": cycle["cycle"],
                 "depth": depth,
                 "kind": kind,
                 "entropy": abs(rng.normal(0.8 if good else 1.4, 0.3)),
-                "confidence": float(np.clip(rng.normal(0.7 if good else 0.1, 0.1), 0.001, 0.999)),
+                "confidence": float(np.clip(rng.normal(0.5 if good else 0.05, 0.1), 0.001, 0.999)),
+                "conditional_confidence": float(np.clip(rng.normal(0.7 if good else 0.1, 0.1), 0.001, 0.999)),
                 "count": 1 if good else 4,
             }

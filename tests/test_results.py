@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from replay_fixtures import write_parquet, write_replays
+from replay_fixtures import write_frame, write_replays
 
 from taps.analysis import results
 from taps.plumbing.errors import ArtefactError, TapsError
@@ -71,14 +71,14 @@ def test_a_broken_file_is_one_clear_error(tmp_path: Path, content: bytes, messag
 
 def test_other_kinds_duplicates_and_absent_columns_are_refused(tmp_path: Path) -> None:
     meta = {"method": "eagle2", "benchmark": "gsm8k", "temperature": 0.0, "seed": 0}
-    write_parquet(tmp_path / "a.parquet", pd.DataFrame({"strategy": ["single"]}), meta)
+    write_frame(tmp_path / "a.parquet", pd.DataFrame({"strategy": ["single"]}), meta)
     with pytest.raises(ArtefactError, match="lacks the columns drafters"):
         results.load_cycles(results.find_replays([tmp_path]))
-    write_parquet(tmp_path / "b.parquet", pd.DataFrame({"strategy": ["single"]}), meta)
+    write_frame(tmp_path / "b.parquet", pd.DataFrame({"strategy": ["single"]}), meta)
     with pytest.raises(TapsError, match="same condition"):
         results.find_replays([tmp_path])
     (tmp_path / "b.parquet").unlink()
-    write_parquet(tmp_path / "a.parquet", pd.DataFrame({"strategy": ["single"]}), meta, kind="trace")
+    write_frame(tmp_path / "a.parquet", pd.DataFrame({"strategy": ["single"]}), meta, kind="trace")
     with pytest.raises(ArtefactError, match="expected replay, found trace"):
         results.find_replays([tmp_path])
 

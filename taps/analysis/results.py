@@ -25,7 +25,9 @@ CONDITION = ["temperature", "method", "benchmark", "seed"]  # what one replay fi
 ROW = ["strategy", "drafters", "num_draft_tokens"]  # what one replayed variant is
 COUNTS = ["accepted", "emitted", "num_nodes", "num_drafted"]
 CYCLE_COLUMNS = [*ROW, "sequence", "question", "turn", "cycle", "start", *COUNTS[:2], "chosen", *COUNTS[2:], "score"]
-NODE_COLUMNS = ["drafters", "sequence", "cycle", "depth", "kind", "entropy", "confidence", "count"]
+NODE_COLUMNS = [
+    *ROW[1:], "sequence", "cycle", "depth", "kind", "entropy", "confidence", "conditional_confidence", "count",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,8 @@ def load_cycles(files: Sequence[ReplayFile]) -> pd.DataFrame:
 def load_nodes(files: Sequence[ReplayFile]) -> pd.DataFrame:
     """Returns one row per group of evaluated nodes: CONDITION + NODE_COLUMNS; absent files are skipped.
 
-    `entropy` (nats) and `confidence` (the node's own probability) are means over the `count` nodes of the group.
+    Entropy (nats) and both confidences (of the path, of the node given its parent) are means over the group's `count`
+    nodes; `taps.decoding.node_groups` defines the kinds.
     """
     return _load([(file.nodes_path, file) for file in files if file.nodes_path.exists()], NODE_COLUMNS)
 
@@ -160,7 +163,7 @@ def _load(parts: Sequence[tuple[Path, ReplayFile]], columns: list[str]) -> pd.Da
     """Returns the files' rows in one frame, each with its condition in front; strings as unordered categories."""
     tables = []
     for path, file in parts:
-        table = pq.read_table(path)
+        table = pq.read_table(path, page_checksum_verification=True)
         if absent := [name for name in columns if name not in table.column_names]:
             raise ArtefactError(path, f"lacks the columns {', '.join(absent)}", remedy=rebuild_command(path))
         table = table.select(columns)
