@@ -89,6 +89,8 @@ class ChatTokenizer:
             remedy = "give one with: python -m taps.prepare_target --chat-template FILE"
             raise TapsError(where, "has no chat template", remedy=remedy)
         own = set() if tokenizer.eos_token_id is None else {tokenizer.eos_token_id}
+        tokenizer.backend_tokenizer.no_truncation()  # tokenizer.json may ask for either
+        tokenizer.backend_tokenizer.no_padding()
         self.tokenizer = tokenizer
         self.eos_ids = sorted(own | set(eos_ids))
         if not self.eos_ids:
@@ -204,9 +206,7 @@ class ChatTokenizer:
 
     def _encodings(self, texts: list[str]) -> list[Any]:
         """Returns the fast tokenizer's encodings; the template has already written any begin-of-sequence token."""
-        if not texts:
-            return []
-        return self.tokenizer(texts, add_special_tokens=False, return_attention_mask=False).encodings
+        return self.tokenizer.backend_tokenizer.encode_batch(texts, add_special_tokens=False)
 
     def _row(self, rendered: _Rendered, encoding: Any, max_length: int | None) -> TokenRow | Reason:
         tokens = np.asarray(encoding.ids, dtype=np.int32)

@@ -1,0 +1,72 @@
+"""Validation conversations -> prompts: what trained drafters are judged on before they see a benchmark.
+
+    python -m taps.heldout --corpus results/laptop/corpora/math.jsonl --tokens results/laptop/tokens/math.safetensors \\
+        --num-prompts 16 --output results/laptop/heldout/math.jsonl
+
+Takes the first user turn (with the system turn, if there is one) of the first validation rows. The target answers them
+like any benchmark (`taps.trace`); the traces give tau during training and the calibration of drafters.
+
+Output (JSONL, kind `prompts`): {"id", "category": null, "turns": [question], "reference": null} and, for conversations
+that have one, "system".
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from taps.data.mixtures import validation_rows
+from taps.plumbing.artefacts import provenance, read_envelope, read_jsonl, write_jsonl
+from taps.plumbing.cli import run
+from taps.plumbing.errors import TapsError
+
+
+def to_prompt(conversation: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the prompt that a conversation opens with."""
+    texts: dict[str, str] = {}
+    for turn in conversation["turns"]:
+        texts.setdefault(turn["role"], turn["text"])
+    prompt = {"id": conversation["id"], "category": None, "turns": [texts["user"]], "reference": None}
+    return prompt | ({"system": texts["system"]} if "system" in texts else {})
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the command line of this stage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m taps.heldout", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--corpus", type=Path, required=True, help="JSONL that was tokenised")
+    parser.add_argument(
+        "--tokens", type=Path, required=True, help="safetensors of taps.tokenise: which rows, what order"
+    )
+    parser.add_argument("--num-prompts", type=int, required=True, help="prompts wanted")
+    parser.add_argument("--output", type=Path, required=True, help="JSONL to write")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Writes the held-out prompts of one corpus."""
+    arguments = build_parser().parse_args(argv)
+    ids = read_envelope(arguments.tokens, kind="tokens")["meta"]["ids"]
+    chosen = [ids[row] for row in validation_rows(len(ids))[: arguments.num_prompts]]
+    if len(chosen) < arguments.num_prompts:
+        raise TapsError(
+            arguments.tokens,
+            "too few validation rows (every 20th)",
+            expected=arguments.num_prompts,
+            found=len(chosen),
+            remedy="lower --num-prompts or tokenise more rows",
+        )
+    conversations = {row["id"]: row for row in read_jsonl(arguments.corpus, kind="corpus")}
+    if missing := [id_ for id_ in chosen if id_ not in conversations]:
+        raise TapsError(arguments.corpus, f"lacks the conversation {missing[0]!r}", expected=f"of {arguments.tokens}")
+    origin = provenance(stage="taps.heldout", inputs={"corpus": arguments.corpus, "tokens": arguments.tokens})
+    rows = [to_prompt(conversations[id_]) for id_ in chosen]
+    write_jsonl(arguments.output, rows, kind="prompts", provenance=origin)
+    print(f"{arguments.output}: {len(rows)} prompts")
+
+
+if __name__ == "__main__":
+    run(main)
