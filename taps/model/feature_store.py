@@ -1,0 +1,273 @@
+"""Features on disk: one row of [tokens, hidden] bfloat16 per conversation, in shards that a manifest lists.
+
+    features/math/
+        manifest.json                       kind features: what they belong to, and where each row lies
+        shard-00000-of-00002.safetensors    kind feature_shard: features bf16 [tokens, hidden], offsets int64 [rows + 1]
+        shard-00001-of-00002.safetensors
+
+Shards are cut by tokens alone, so jobs that compute some of them each leave the same files as one job. Whoever needs
+features asks for `rows`; `FeatureStore` reads them, `taps.model.features.OnlineFeatures` computes them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from taps.plumbing.artefacts import (
+    digest_of,
+    read_envelope,
+    read_json,
+    read_tensors,
+    rebuild_command,
+    write_json,
+    write_tensors,
+)
+from taps.plumbing.errors import ArtefactError
+
+MANIFEST, MANIFEST_KIND, PART_KIND, SHARD_KIND = "manifest.json", "features", "feature_part", "feature_shard"
+
+
+class FeatureSource(Protocol):
+    """Anything that gives features of whole rows of one tokens artefact."""
+
+    def rows(self, indices: Sequence[int]) -> list[torch.Tensor]:
+        """Returns bf16 [n_i, h] for each row asked for, in that order."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """One file of a store.
+
+    Attributes:
+        file: Its name.
+        first_row: Row of the tokens artefact that it starts with.
+        num_rows: Rows in it.
+        num_tokens: Tokens of these rows.
+        digest: Of its data; empty while it is only planned.
+        max_logit_difference: Largest |lm_head(feature) - the target's own logit| over the rows checked.
+        argmax_agreement: Share of the positions checked at which both name the same most likely token.
+    """
+
+    file: str
+    first_row: int
+    num_rows: int
+    num_tokens: int
+    digest: str = ""
+    max_logit_difference: float = 0.0
+    argmax_agreement: float = 1.0
+
+    @property
+    def row_range(self) -> range:
+        """The rows of the tokens artefact that it holds."""
+        return range(self.first_row, self.first_row + self.num_rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What the features of a folder are.
+
+    Attributes:
+        target: Digest of the target.
+        template: Digest of the chat template behind the tokens.
+        tokens: Digest of the tokens.
+        dtype: Compute dtype of the target; on disk it is always bfloat16.
+        batch_tokens: Token budget of a forward pass, which decides the last bits.
+        hidden_size: h.
+        num_rows: Rows of the tokens artefact.
+        num_tokens: Tokens of all rows.
+        shards: Ordered by row; all of them in a store, some in the part that one of several jobs wrote.
+    """
+
+    target: str
+    template: str
+    tokens: str
+    dtype: str
+    batch_tokens: int
+    hidden_size: int
+    num_rows: int
+    num_tokens: int
+    shards: tuple[Shard, ...] = ()
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes on disk: two per number, and at most 16 per row and 4 KiB per file around them."""
+        rows = sum(shard.num_rows + 1 for shard in self.shards)
+        tokens = sum(shard.num_tokens for shard in self.shards)
+        return 2 * self.hidden_size * tokens + 16 * rows + 4096 * len(self.shards)
+
+
+def read_manifest(folder: Path, *, kind: str = MANIFEST_KIND) -> Manifest:
+    """Returns the manifest of a store, or of a part of one (`kind=PART_KIND`).
+
+    Raises:
+        ArtefactError: missing, edited, or of another kind.
+    """
+    content = read_json(Path(folder) / MANIFEST, kind=kind)
+    return Manifest(**{**content, "shards": tuple(Shard(**shard) for shard in content["shards"])})
+
+
+def write_manifest(folder: Path, manifest: Manifest, *, kind: str, provenance: Mapping[str, Any]) -> None:
+    """Writes the manifest, which makes the shards beside it a store or a part of one."""
+    write_json(Path(folder) / MANIFEST, asdict(manifest), kind=kind, provenance=provenance)
+
+
+def plan_shards(lengths: Sequence[int], shard_tokens: int) -> tuple[Shard, ...]:
+    """Returns the shards of rows of these lengths, each closed by the row that reaches `shard_tokens`."""
+    starts, filled = [0], 0
+    for row, length in enumerate(lengths):
+        if filled >= shard_tokens:
+            starts.append(row)
+            filled = 0
+        filled += length
+    ends = [*starts[1:], len(lengths)]
+    return tuple(
+        Shard(
+            file=f"shard-{i:05d}-of-{len(starts):05d}.safetensors",
+            first_row=start,
+            num_rows=end - start,
+            num_tokens=sum(lengths[start:end]),
+        )
+        for i, (start, end) in enumerate(zip(starts, ends, strict=True))
+    )
+
+
+def write_shard(
+    folder: Path, shard: Shard, rows: Sequence[torch.Tensor], *, manifest: Manifest, provenance: Mapping[str, Any]
+) -> Shard:
+    """Writes the features of a planned shard; returns it with its digest.
+
+    Args:
+        folder: Of the store.
+        shard: As planned, with what its check found.
+        rows: [n, h] for each of its rows.
+        manifest: What the features are; the shard repeats it, so that a finished one is known after a kill.
+    """
+    lengths = torch.tensor([0, *map(len, rows)])
+    tensors = {"features": torch.cat(list(rows)).to(torch.bfloat16), "offsets": lengths.cumsum(0)}
+    path = Path(folder) / shard.file
+    write_tensors(path, tensors, kind=SHARD_KIND, provenance=provenance, meta=_shard_meta(manifest, shard))
+    return replace(shard, digest=digest_of(path))
+
+
+def finished_shard(folder: Path, shard: Shard, *, manifest: Manifest) -> Shard | None:
+    """Returns a planned shard as an earlier run wrote it, or None if it must be computed.
+
+    Raises:
+        ArtefactError: never; a truncated, edited or foreign file counts as not written.
+    """
+    path = Path(folder) / shard.file
+    try:
+        _, meta = read_tensors(path, kind=SHARD_KIND, names=["offsets"], verify=True)
+    except ArtefactError:
+        return None
+    found = Shard(**{**meta["shard"], "digest": digest_of(path)})
+    return found if meta == _shard_meta(manifest, found) and found.row_range == shard.row_range else None
+
+
+def _shard_meta(manifest: Manifest, shard: Shard) -> dict[str, Any]:
+    belongs_to = asdict(replace(manifest, shards=()))
+    return {"belongs_to": {**belongs_to, "shards": []}, "shard": asdict(replace(shard, digest=""))}
+
+
+class _OpenShard(NamedTuple):
+    file: Any  # owns the mapping that `features` reads from
+    features: Any
+    offsets: list[int]
+
+
+class FeatureStore:
+    """Features of one corpus, mapped into memory: what is not asked for is not read.
+
+    Attributes:
+        folder: Where it lies.
+        manifest: What is in it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Opens the manifest; shards are opened when a row of theirs is asked for.
+
+        Raises:
+            ArtefactError: as `read_manifest`.
+        """
+        self.folder = Path(folder)
+        self.manifest = read_manifest(self.folder)
+        self._first_rows = [shard.first_row for shard in self.manifest.shards]
+        self._open: dict[int, _OpenShard] = {}
+
+    def __len__(self) -> int:
+        """Returns the number of rows."""
+        return self.manifest.num_rows
+
+    def row(self, index: int) -> torch.Tensor:
+        """Returns bf16 [n, h]: the features of the n tokens of one row, the caller's own copy.
+
+        Raises:
+            IndexError: no such row.
+            ArtefactError: its shard is missing, truncated, or not the one that the manifest lists.
+        """
+        if not 0 <= index < len(self):
+            raise IndexError(f"row {index} of a store of {len(self)}")
+        number = bisect_right(self._first_rows, index) - 1
+        shard = self._shard(number)
+        local = index - self._first_rows[number]
+        return shard.features[shard.offsets[local] : shard.offsets[local + 1]].clone()
+
+    def rows(self, indices: Sequence[int]) -> list[torch.Tensor]:
+        """Returns `row(i)` for each i."""
+        return [self.row(index) for index in indices]
+
+    def verify(self) -> None:
+        """Reads every shard once and checks its digest.
+
+        Raises:
+            ArtefactError: a shard is missing, truncated, edited, or not the one that the manifest lists.
+        """
+        for number, shard in enumerate(self.manifest.shards):
+            read_tensors(self.folder / shard.file, kind=SHARD_KIND, names=["offsets"], verify=True)
+            self._shard(number)
+
+    def check_matches(self, *, tokens: Path, target: Path) -> None:
+        """Checks that these are the target's features of these tokens.
+
+        Raises:
+            ArtefactError: computed from other tokens, another chat template or another target.
+        """
+        template = read_envelope(tokens, kind="tokens")["meta"]["template_digest"]
+        wanted = {"target": digest_of(target), "template": template, "tokens": digest_of(tokens)}
+        for name, digest in wanted.items():
+            if (found := getattr(self.manifest, name)) != digest:
+                raise ArtefactError(
+                    self.folder,
+                    f"features of another {name}",
+                    expected=f"{digest[:12]} ({target if name == 'target' else tokens})",
+                    found=found[:12],
+                    remedy=rebuild_command(self.folder),
+                )
+
+    def _shard(self, number: int) -> _OpenShard:
+        if number not in self._open:
+            listed = self.manifest.shards[number]
+            path = self.folder / listed.file
+            if (found := read_envelope(path, kind=SHARD_KIND)["digest"]) != listed.digest:
+                raise ArtefactError(
+                    path,
+                    "not the shard that the manifest lists",
+                    expected=listed.digest[:12],
+                    found=found[:12],
+                    remedy=rebuild_command(self.folder),
+                )
+            try:
+                file = safe_open(path, framework="pt")
+                self._open[number] = _OpenShard(file, file.get_slice("features"), file.get_tensor("offsets").tolist())
+            except (SafetensorError, OSError) as error:
+                remedy = rebuild_command(self.folder)
+                raise ArtefactError(path, f"cannot be read ({error})", remedy=remedy) from None
+        return self._open[number]
