@@ -1,10 +1,15 @@
-"""Entry point of every stage: `if __name__ == "__main__": run(main)` turns known errors into one line on stderr."""
+"""Entry point of every stage: `if __name__ == "__main__": run(main)` turns known errors into one line on stderr.
+
+Also the types of arguments that several stages share.
+"""
 
 from __future__ import annotations
 
+import argparse
 import errno
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from taps.plumbing.errors import TapsError
 
@@ -35,3 +40,15 @@ def run(main: Callable[[], None]) -> None:
 def _fail(message: str) -> None:
     print(f"error: {message}", file=sys.stderr)
     sys.exit(1)
+
+
+def named_path(text: str) -> tuple[str, Path]:
+    """Returns (name, path) of an argument such as `math=banks/math.safetensors`; an argparse type.
+
+    Raises:
+        ArgumentTypeError: no `=`, or nothing on one side of it.
+    """
+    name, _, path = text.partition("=")
+    if not name or not path:
+        raise argparse.ArgumentTypeError(f"expected NAME=PATH, e.g. math=banks/math.safetensors, found {text!r}")
+    return name, Path(path)
