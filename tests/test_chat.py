@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from chat_fixtures import CHATML, FAMILIES, make_tokenizer, save_target
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taps.data.chat import ChatTokenizer, Reason, TokenRow
 from taps.plumbing.errors import TapsError
+from tests.chat_fixtures import CHATML, FAMILIES, make_tokenizer, save_target
 
 QUESTION = {"role": "user", "text": "What is two plus two?"}
 ANSWER = {"role": "assistant", "text": "It is four."}

@@ -1,11 +1,11 @@
 """The coloured print shows exactly the supervised text."""
 
 import pytest
-from chat_fixtures import save_target
 
 from taps import show_mask
 from taps.plumbing.artefacts import write_jsonl
 from taps.plumbing.errors import TapsError
+from tests.chat_fixtures import save_target
 
 TURNS = [{"role": "user", "text": "What?"}, {"role": "assistant", "text": "It is four."}]
 CORPUS = [{"id": "a", "turns": TURNS}, {"id": "b", "turns": [*TURNS, *TURNS]}, {"id": "c", "turns": TURNS[:1]}]

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from chat_fixtures import make_tokenizer, save_target
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from taps import tokenise
 from taps.data.chat import ChatTokenizer
 from taps.plumbing.artefacts import read_json, read_tensors, write_jsonl
 from taps.plumbing.errors import TapsError
+from tests.chat_fixtures import make_tokenizer, save_target
 
 
 def conversation(i: int, question: str = "What?", answer: str = "four") -> dict:

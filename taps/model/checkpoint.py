@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -128,6 +129,10 @@ def save_drafter(
         raise TapsError(folder, f"{', '.join(broken)} is not finite", remedy="lower the learning rate")
     write_text(folder / CONFIG, json.dumps(config.to_json(), indent=1) + "\n")
     blob = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
-    write_json(folder / PROVENANCE, {"weights": WEIGHTS}, kind="drafter", provenance=provenance)
+    content = {
+        "weights": WEIGHTS,
+        "sha256": hashlib.sha256(blob).hexdigest(),
+    }  # so that its digest tells drafters apart
+    write_json(folder / PROVENANCE, content, kind="drafter", provenance=provenance)
     with atomic_path(folder / WEIGHTS) as temporary:
         temporary.write_bytes(blob)
