@@ -5,19 +5,15 @@ import os
 import sys
 from pathlib import Path
 
-# The stages run under this interpreter and find this checkout, whether or not the environment is activated or installed.
 sys.path.insert(0, str(workflow.basedir))
-os.environ["PATH"] = os.pathsep.join(
-    [os.path.dirname(sys.executable), os.environ["PATH"]]
-)
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    filter(None, [str(workflow.basedir), os.environ.get("PYTHONPATH")])
-)
 
 from taps.config import HELDOUT, averaged_name, averages_of, mixtures_of, validate
+from taps.plumbing.checkout import use_checkout
 from taps.plumbing.code_digest import code_digest
 from taps.plumbing.errors import TapsError
 from taps.plumbing.lease import hold_file
+
+use_checkout(Path(workflow.basedir))
 
 CONFIG_FILE = os.path.relpath(workflow.configfiles[0], workflow.basedir)
 

@@ -97,11 +97,12 @@ rule replay:
         calibration=each("calibration", "calibration"),
         strategies=strategies,
         num_draft_tokens=DRAFTING["num_draft_tokens"],
-        seed=config["seed"],
     shell:
         """
         python -m taps.replay \
             --trace {input.trace:q} \
+            --method {wildcards.method:q} \
+            --benchmark {wildcards.benchmark:q} \
             {params.banks:q} \
             {params.calibration:q} \
             --strategies {params.strategies:q} \

@@ -71,7 +71,11 @@ rule draw:
 
 rule clean_features:
     """Target: deletes the features, the largest part of a study's disk; only a new training needs them again."""
+    log:
+        "<logs>/clean_features.log",
+    conda:
+        "../../envs/taps.yaml"
     params:
         folders=[f"results/{STUDY}/features", f"results/{STUDY}/feature_shards"],
     shell:
-        "rm -rf -- {params.folders:q}"
+        "rm -rfv -- {params.folders:q} 2>&1 | tee {log:q}"
