@@ -4,47 +4,22 @@ import numpy as np
 import pytest
 import torch
 
-from taps.decoding.drafting import DraftOptions, draft_trees, top_k_rows
+from taps.decoding.drafting import DraftOptions, draft_trees
 from taps.decoding.trees import ROOT, path_to
-from taps.model.drafter import DrafterConfig, DraftModel
 from taps.model.target_head import TargetHead
-
-CONFIG = DrafterConfig(
-    hidden_size=32,
-    intermediate_size=48,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=8,
-    vocab_size=300,
-    max_position_embeddings=128,
-    rms_norm_eps=1e-5,
-    rope={"rope_type": "default", "rope_theta": 10000.0},
-)
+from taps.model.top_k import top_k_rows
+from tests.draft_models import naive_output, tiny_drafter
 
 
 @pytest.fixture(scope="module")
 def drafter():
-    torch.manual_seed(0)
-    model = DraftModel(CONFIG).eval()
-    embedding = torch.randn(300, 32)
-    token_ids = torch.randperm(300)[:256].sort().values
-    return model, TargetHead(embedding=embedding, head=embedding[token_ids], token_ids=token_ids, config={})
+    return tiny_drafter()
 
 
 @pytest.fixture(scope="module")
 def sequence():
     torch.manual_seed(1)
     return torch.randint(0, 300, (12,)), torch.randn(12, 32)
-
-
-def naive_output(model, head, tokens, features, path):
-    """Output of the draft model after `path`, by one dense causal pass over the prefix and the path."""
-    embeddings, states = head.embed(tokens[1:]), features[: len(tokens) - 1]
-    for token in path:
-        hidden = model(embeddings, states, [len(states)])[0][-1]
-        embeddings = torch.cat((embeddings, head.embed(torch.tensor([token]))))
-        states = torch.cat((states, hidden[None]))
-    return model(embeddings, states, [len(states)])[0][-1]
 
 
 def naive_tree(model, head, tokens, features, options):

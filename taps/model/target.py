@@ -72,10 +72,8 @@ class Target:
 
     def render(self, messages: list[dict[str, str]]) -> list[int]:
         """Returns the tokens of a conversation, ready for the assistant's next words."""
-        rendered = self.tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, tokenize=True, return_dict=False
-        )
-        return [int(token) for token in rendered]
+        text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        return self.tokenizer(str(text), add_special_tokens=False)["input_ids"]
 
 
 def load_target(
@@ -102,7 +100,7 @@ def load_target(
     model = model.eval().requires_grad_(False).to(torch.device(device))
     ends = model.generation_config.eos_token_id
     ends = ends if isinstance(ends, list) else [ends]
-    eos_ids = frozenset(int(token) for token in (*ends, tokenizer.eos_token_id) if token is not None)
+    eos_ids = frozenset(token for token in (*ends, tokenizer.eos_token_id) if isinstance(token, int))
     return Target(
         model=model, tokenizer=tokenizer, eos_ids=eos_ids, max_length=config["max_position_embeddings"], config=config
     )
