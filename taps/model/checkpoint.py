@@ -129,10 +129,7 @@ def save_drafter(
         raise TapsError(folder, f"{', '.join(broken)} is not finite", remedy="lower the learning rate")
     write_text(folder / CONFIG, json.dumps(config.to_json(), indent=1) + "\n")
     blob = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
-    content = {
-        "weights": WEIGHTS,
-        "sha256": hashlib.sha256(blob).hexdigest(),
-    }  # so that its digest tells drafters apart
+    content = {"weights": WEIGHTS, "sha256": hashlib.sha256(blob).hexdigest()}  # the hash tells drafters apart
     write_json(folder / PROVENANCE, content, kind="drafter", provenance=provenance)
     with atomic_path(folder / WEIGHTS) as temporary:
         temporary.write_bytes(blob)

@@ -1,0 +1,122 @@
+"""Draft models -> their weighted mean: one draft model made of specialists, without training.
+
+    python -m taps.average --drafter results/laptop/drafters/eagle2/math --weight 0.5 \\
+        --drafter results/laptop/drafters/eagle2/chat --weight 0.5 --output results/laptop/drafters/eagle2/averaged
+
+The mean is taken in float32. Only draft models of one target and one shape can be averaged, and it is meant for
+specialists trained from a common start: the mean of independently trained networks need not be a network that works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from taps.plumbing.artefacts import provenance
+from taps.plumbing.cli import run
+from taps.plumbing.errors import TapsError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def target_digest(drafter: Path) -> str | None:
+    """Returns the digest of the target that a draft model was trained for or imported with, None if it names none."""
+    path = drafter / "provenance.json"
+    if not path.exists():
+        return None
+    return json.loads(path.read_text(encoding="utf-8"))["provenance"].get("inputs", {}).get("target")
+
+
+def check_compatible(folders: Sequence[Path]) -> None:
+    """Checks that draft models can be averaged: one shape, one target.
+
+    Raises:
+        TapsError: names the first difference.
+    """
+    from taps.model.checkpoint import read_drafter_config
+
+    first, digest = read_drafter_config(folders[0]).to_json(), target_digest(folders[0])
+    for folder in folders[1:]:
+        other = read_drafter_config(folder).to_json()
+        for name in first:
+            if other[name] != first[name]:
+                raise TapsError(
+                    folder, f"not of the shape of {folders[0]}: {name}", expected=first[name], found=other[name]
+                )
+        if target_digest(folder) != digest:
+            raise TapsError(
+                folder,
+                f"drafts for another target than {folders[0]}",
+                expected=digest or "no recorded target",
+                found=target_digest(folder) or "no recorded target",
+                remedy="import both with the same --target",
+            )
+
+
+def check_weights(weights: Sequence[float]) -> None:
+    """Checks that the weights of a mean sum to 1.
+
+    Raises:
+        TapsError: they do not, or one is not finite.
+    """
+    if not all(map(math.isfinite, weights)) or not math.isclose(sum(weights), 1.0, abs_tol=1e-6):
+        found = f"{sum(weights):g} ({', '.join(f'{weight:g}' for weight in weights)})"
+        raise TapsError("--weight", "weights do not sum to 1", expected=1.0, found=found)
+
+
+def read_all(folders: Sequence[Path]) -> list[dict[str, torch.Tensor]]:
+    """Returns the tensors of draft models that have the same dtypes.
+
+    Raises:
+        TapsError: a tensor has another dtype than in the first draft model.
+    """
+    from taps.model.checkpoint import read_drafter_tensors
+
+    models = [read_drafter_tensors(folder) for folder in folders]
+    for folder, model in zip(folders, models, strict=True):
+        for name, tensor in models[0].items():
+            if model[name].dtype != tensor.dtype:
+                raise TapsError(folder, f"{name} has another dtype", expected=tensor.dtype, found=model[name].dtype)
+    return models
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the command line of this stage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m taps.average", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--drafter", type=Path, action="append", required=True, help="folder; repeat with its --weight")
+    parser.add_argument("--weight", type=float, action="append", required=True, help="one per --drafter, summing to 1")
+    parser.add_argument("--output", type=Path, required=True, help="folder to write")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Writes the averaged draft model."""
+    arguments = build_parser().parse_args(argv)
+    folders, weights = arguments.drafter, arguments.weight
+    if len(folders) != len(weights):
+        raise TapsError("--weight", "one per --drafter is needed", expected=len(folders), found=len(weights))
+    check_weights(weights)
+
+    from taps.model.averaging import weighted_mean
+    from taps.model.checkpoint import read_drafter_config, save_drafter
+
+    check_compatible(folders)
+    mean = weighted_mean(read_all(folders), weights)
+    origin = provenance(
+        stage="taps.average", inputs={f"drafter_{i}": folder for i, folder in enumerate(folders)}, weights=weights
+    )
+    if (digest := target_digest(folders[0])) is not None:
+        origin["inputs"]["target"] = digest
+    save_drafter(arguments.output, mean, read_drafter_config(folders[0]), provenance=origin)
+    print(f"{arguments.output}: " + " + ".join(f"{w:g} {f.name}" for w, f in zip(weights, folders, strict=True)))
+
+
+if __name__ == "__main__":
+    run(main)
