@@ -102,7 +102,7 @@ def write_replays(
 
 def write_frame(path: Path, frame: pd.DataFrame, meta: dict[str, Any], kind: str = "replay") -> None:
     """Writes a frame as the replay stage does."""
-    write_parquet(path, {name: pa.array(frame[name]) for name in frame}, kind=kind, provenance={}, meta=meta)
+    write_parquet(path, {str(name): pa.array(frame[name]) for name in frame}, kind=kind, provenance={}, meta=meta)
 
 
 def _condition(

@@ -1,0 +1,142 @@
+"""How every figure looks and is saved: colours, markers, sizes, and files that are the same bytes on every run.
+
+The main colours are those of Okabe and Ito, told apart by readers with any common colour vision; markers and lines
+repeat what colour says, so that a grey print is readable too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from taps.analysis import names
+from taps.plumbing.artefacts import atomic_path
+
+BLUE, ORANGE, GREEN, SKY, PURPLE, YELLOW, AMBER = (
+    "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7", "#F0E442", "#E69F00",
+)  # fmt: skip
+GREY, INK = "#8A8A8A", "#222222"
+WIDTH_IN = 7.0  # text width of a page
+
+_STYLES = {
+    "math": (BLUE, "o"),
+    "chat": (ORANGE, "s"),
+    "mixed_small": (SKY, "^"),
+    "mixed_large": (GREEN, "v"),
+    "averaged": (GREY, "X"),
+    "single_double": (INK, "d"),
+    "routed_confidence": (PURPLE, "D"),
+    "routed_entropy": (AMBER, "P"),
+    "routed_history": ("#7F3C8D", "h"),
+    "merged_concat": ("#A65628", "*"),
+    "merged_dedup": (AMBER, "p"),
+    "merged_matched": ("#4B6A00", "8"),
+    "merged_adaptive": ("#B2182B", "<"),
+    "oracle": ("#555555", "+"),
+    "random": ("#BBBBBB", "x"),
+}
+_SETTINGS: Any = {
+    "figure.constrained_layout.use": True,
+    "figure.dpi": 100,
+    "savefig.dpi": 170,
+    "font.family": "DejaVu Sans",
+    "font.size": 8.5,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.labelsize": 8.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E3E3E3",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4.5,
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "taps",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A drawn figure with its words.
+
+    Attributes:
+        name: File name without suffix.
+        title: A few words.
+        caption: What is shown: definition, node budget, number of questions and seeds.
+        alt: What a reader who cannot see it should know.
+        figure: The drawing.
+    """
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    figure: Figure
+
+
+@contextlib.contextmanager
+def styled() -> Iterator[None]:
+    """Applies the style inside the block and closes every figure drawn in it."""
+    with mpl.rc_context(_SETTINGS):
+        try:
+            yield
+        finally:
+            plt.close("all")
+
+
+def look(strategy: str, drafters: str) -> dict[str, Any]:
+    """Returns colour and marker of a row, for any plotting call."""
+    key = strategy.removesuffix("_calibrated").removesuffix("_step").removesuffix("_turn")
+    colour, marker = _STYLES.get(drafters if key == "single" else key, (GREY, "."))
+    return {"color": colour, "marker": marker}
+
+
+def grid(num_panels: int, *, columns: int = 4, height_in: float = 2.3, **options: Any) -> tuple[Figure, list[Axes]]:
+    """Returns a figure of `num_panels` equal panels, row by row."""
+    columns = max(1, min(columns, num_panels))
+    rows = max(1, math.ceil(num_panels / columns))
+    figure, axes = plt.subplots(rows, columns, figsize=(WIDTH_IN, height_in * rows), squeeze=False, **options)
+    panels = list(axes.flat)
+    for spare in panels[num_panels:]:
+        spare.set_visible(False)
+    return figure, panels[:num_panels]
+
+
+def legend_below(figure: Figure, panels: Sequence[Axes], *, columns: int = 4) -> None:
+    """Draws one legend for all panels under the figure, each label once."""
+    entries: dict[str, Any] = {}
+    for panel in panels:
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    if entries:
+        figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns)
+
+
+def condition_title(temperature: float, method: str, benchmark: str = "") -> str:
+    """Returns a panel's title, e.g. `GSM8K, EAGLE-2, T = 0`."""
+    words = [names.benchmark_title(benchmark)] if benchmark else []
+    return ", ".join([*words, names.method_title(method), f"T = {temperature:g}"])
+
+
+def save(picture: Picture, folder: Path) -> None:
+    """Writes `<name>.png` and `<name>.pdf`, without time stamps or program versions."""
+    blank = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Producer": None, "Creator": None}}
+    for suffix, metadata in blank.items():
+        with atomic_path(folder / f"{picture.name}.{suffix}") as temporary:
+            picture.figure.savefig(temporary, format=suffix, metadata=metadata)

@@ -1,0 +1,143 @@
+"""Look-ups in the finished tables: every number a claim or a caption needs, with the row it came from.
+
+Claims, figures and the page read the CSV files of the tables stage and compute no statistics of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from taps.analysis import names
+from taps.analysis.verdicts import Interval
+
+_TEXT = ("method", "benchmark", "strategy", "drafters", "drafter", "signal", "seeds")
+
+
+class Row(NamedTuple):
+    """A variant: a strategy over drafters."""
+
+    strategy: str
+    drafters: str
+
+    @property
+    def title(self) -> str:
+        """The row's label in print."""
+        return names.row_title(self.strategy, self.drafters)
+
+
+class Where(NamedTuple):
+    """The condition a claim is judged under."""
+
+    temperature: float
+    method: str
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The tables of one study.
+
+    Attributes:
+        folder: Where the tables stage wrote them; an absent table is an empty one.
+    """
+
+    folder: Path
+
+    def table(self, name: str) -> pd.DataFrame:
+        """Returns a table by name, empty (without columns) if the study has none."""
+        return self._tables.get(name, pd.DataFrame())
+
+    @cached_property
+    def _tables(self) -> dict[str, pd.DataFrame]:
+        paths = sorted(self.folder.glob("*.csv"))
+        return {path.stem: pd.read_csv(path, dtype=dict.fromkeys(_TEXT, str), keep_default_na=True) for path in paths}
+
+    @cached_property
+    def num_draft_tokens(self) -> int:
+        """The study's main budget: the one that most rows of the acceptance table have."""
+        return int(self.table("acceptance_length")["num_draft_tokens"].mode().iloc[0])
+
+    @cached_property
+    def conditions(self) -> list[Where]:
+        """The conditions of the acceptance table, in order."""
+        frame = self.table("acceptance_length")
+        pairs = frame[["temperature", "method"]].drop_duplicates().sort_values(["temperature", "method"])
+        return [Where(float(temperature), str(method)) for temperature, method in pairs.itertuples(index=False)]
+
+    def benchmarks(self, where: Where) -> list[str]:
+        """Returns the benchmarks replayed under a condition, `mean` left out."""
+        frame = self.at("acceptance_length", where)
+        return sorted(set(frame["benchmark"]) - {"mean"}, key=_benchmark_order)
+
+    def at(self, name: str, where: Where) -> pd.DataFrame:
+        """Returns a table's rows under a condition, at the main budget where the table has budgets."""
+        frame = self.table(name)
+        if frame.empty:
+            return frame
+        keep = frame["temperature"].eq(where.temperature) & frame["method"].eq(where.method)
+        if "num_draft_tokens" in frame:
+            keep &= frame["num_draft_tokens"].eq(self.num_draft_tokens)
+        return frame[keep]
+
+    def tau(self, where: Where, benchmark: str, row: Row) -> float | None:
+        """Returns the acceptance length of a row on a benchmark."""
+        found = self._one("acceptance_length", where, benchmark=benchmark, **row._asdict())
+        return None if found is None else float(found["tau"])
+
+    def difference(self, where: Where, benchmark: str, a: Row, b: Row) -> Interval | None:
+        """Returns tau(a) - tau(b), paired over questions; None if the study holds no such pair."""
+        for one, two, sign in ((a, b, 1), (b, a, -1)):
+            key = {f"a_{name}": value for name, value in one._asdict().items()}
+            key |= {f"b_{name}": value for name, value in two._asdict().items()}
+            found = self.interval("paired_differences", where, "difference", benchmark=benchmark, **key)
+            if found is not None:
+                return found if sign == 1 else -found
+        return None
+
+    def interval(
+        self, name: str, where: Where, value: str, low: str = "low", high: str = "high", **key: object
+    ) -> Interval | None:
+        """Returns the one row's `value` with its interval, None if there is no such row or number."""
+        found = self._one(name, where, **key)
+        if found is None or pd.isna(found[value]):
+            return None
+        shown = {"temperature": f"{where.temperature:g}", "method": where.method, **key}
+        rows = f"{name}.csv: " + ", ".join(f"{column}={wanted}" for column, wanted in shown.items())
+        return Interval(estimate=float(found[value]), low=float(found[low]), high=float(found[high]), rows=rows)
+
+    def _one(self, name: str, where: Where, **key: object) -> pd.Series | None:
+        frame = self.at(name, where)
+        for column, wanted in key.items():
+            if frame.empty:
+                return None
+            frame = frame[frame[column] == wanted]
+        return None if frame.empty else frame.iloc[0]
+
+
+def _benchmark_order(benchmark: str) -> tuple[int, str]:
+    known = list(names.BENCHMARK_TITLES)
+    return (known.index(benchmark) if benchmark in known else len(known) - 1.5, benchmark)  # type: ignore[return-value]
+
+
+def sample_text(frame: pd.DataFrame) -> str:
+    """Returns node budget, number of questions and seeds behind rows of the acceptance table, as a sentence."""
+    frame = frame[frame["benchmark"] != "mean"]
+    if frame.empty:
+        return "No rows."
+    budgets = _listed(f"{budget}" for budget in sorted(set(frame["num_draft_tokens"])))
+    questions = _listed(f"{number}" for number in sorted(set(frame["num_questions"])))
+    seeds = "; ".join(
+        f"T = {temperature:g}: {_listed(sorted(set(part['seeds'])))}"
+        for temperature, part in frame.groupby("temperature")
+    )
+    return f"{budgets} draft tokens per drafter, {questions} questions per benchmark, seeds {seeds}."
+
+
+def _listed(words: Iterable[str]) -> str:
+    items = list(words)
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

@@ -1,0 +1,46 @@
+"use strict";
+
+// Theme: the reader's system preference until the button says otherwise.
+const root = document.documentElement;
+const system = matchMedia("(prefers-color-scheme: dark)");
+const button = document.getElementById("theme");
+let chosen = null;
+function showTheme() {
+  const theme = chosen ?? (system.matches ? "dark" : "light");
+  root.dataset.theme = theme;
+  button.textContent = theme === "dark" ? "Light" : "Dark";
+  button.setAttribute("aria-label", `Switch to the ${theme === "dark" ? "light" : "dark"} theme`);
+}
+button.addEventListener("click", () => {
+  chosen = root.dataset.theme === "dark" ? "light" : "dark";
+  showTheme();
+});
+system.addEventListener("change", showTheme);
+showTheme();
+
+// Tables: a header's button sorts by its column, numbers by value, cells without one last.
+function sortKey(row, column) {
+  const text = row.cells[column].textContent.trim();
+  const number = Number.parseFloat(text.replace(/\s(?=\d{3})/g, ""));
+  return { text, number };
+}
+function compare(one, two) {
+  const oneIsNumber = !Number.isNaN(one.number), twoIsNumber = !Number.isNaN(two.number);
+  if (oneIsNumber && twoIsNumber) return one.number - two.number;
+  return one.text.localeCompare(two.text);
+}
+for (const table of document.querySelectorAll("table.sortable")) {
+  const headers = [...table.tHead.rows[0].cells];
+  headers.forEach((header, column) => {
+    header.firstElementChild.addEventListener("click", () => {
+      const descending = header.getAttribute("aria-sort") === "ascending";
+      const keyed = [...table.tBodies[0].rows].map((row) => ({ row, key: sortKey(row, column) }));
+      const empty = keyed.filter(({ key }) => key.text === "" || key.text === "–");
+      const filled = keyed.filter(({ key }) => key.text !== "" && key.text !== "–");
+      filled.sort((one, two) => (descending ? compare(two.key, one.key) : compare(one.key, two.key)));
+      table.tBodies[0].append(...[...filled, ...empty].map(({ row }) => row));
+      headers.forEach((other) => other.setAttribute("aria-sort", "none"));
+      header.setAttribute("aria-sort", descending ? "descending" : "ascending");
+    });
+  });
+}
