@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from replay_fixtures import write_frame, write_replays
 
 from taps.analysis import results
 from taps.plumbing.errors import ArtefactError, TapsError
+from tests.replay_fixtures import write_frame, write_replays
 
 SMALL: dict[str, Any] = {"num_questions": 2, "num_tokens": 8}
 
