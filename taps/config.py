@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 from jsonschema import Draft202012Validator, ValidationError
@@ -30,7 +30,7 @@ AVERAGED = "averaged"  # name of the equal-weight average; other weights append 
 _TEXT_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
-def validate(config: Mapping[str, Any], *, file: str = "config.yaml", root: Path = Path(".")) -> dict[str, Any]:
+def validate(config: Mapping[str, Any], *, file: str = "config.yaml", root: Path = Path()) -> dict[str, Any]:
     """Returns `config` with the schema's defaults filled in.
 
     Args:
@@ -73,19 +73,19 @@ def _with_defaults(value: Any, schema: Mapping[str, Any], whole: Mapping[str, An
 def _explain(error: ValidationError, file: str) -> TapsError:
     """Returns the schema's complaint in the words of the house: where, expected, found, remedy."""
     key = ".".join(map(str, error.path))
-    found, limit = error.instance, error.validator_value
-    if error.validator in ("additionalProperties", "propertyNames"):
-        allowed = sorted(error.schema.get("properties", {})) or sorted(error.schema.get("enum", []))
+    found, limit, schema = error.instance, cast(Any, error.validator_value), cast(dict[str, Any], error.schema)
+    if str(error.validator) in ("additionalProperties", "propertyNames"):
+        allowed = sorted(schema.get("properties", {})) or sorted(schema.get("enum", []))
         unknown = next(name for name in found if name not in allowed) if isinstance(found, Mapping) else found
         return TapsError(
             f"{file}: {_join(key, unknown)}",
             "unknown key",
-            expected=f"one of {', '.join(allowed)}" if allowed else error.schema.get("description"),
+            expected=f"one of {', '.join(allowed)}" if allowed else schema.get("description"),
             remedy=_did_you_mean(str(unknown), allowed),
         )
     if error.validator == "required":
-        absent = next(name for name in limit if name not in found)
-        about = error.schema["properties"].get(absent, {})
+        absent = next(name for name in limit if name not in cast(Any, found))
+        about = schema["properties"].get(absent, {})
         return TapsError(f"{file}: {_join(key, absent)}", "missing", expected=about.get("description"))
     if error.validator == "type":
         return TapsError(
@@ -104,7 +104,7 @@ def _explain(error: ValidationError, file: str) -> TapsError:
             remedy=_did_you_mean(str(found), list(map(str, limit))),
         )
     expected = {
-        "pattern": error.schema.get("description") or f"text that matches {limit}",
+        "pattern": schema.get("description") or f"text that matches {limit}",
         "minimum": f"at least {limit}",
         "maximum": f"at most {limit}",
         "exclusiveMinimum": f"more than {limit}",
@@ -269,7 +269,8 @@ def _check_decoding(config: Mapping[str, Any]) -> Faults:
     drafting = config["drafting"]
     candidates = drafting["top_k"] * (1 + drafting["depth"] * drafting["top_k"])
     largest = max([drafting["num_draft_tokens"] * 2, *drafting["budgets"]])
-    for key, number in (("num_draft_tokens", drafting["num_draft_tokens"]), ("budgets", max(drafting["budgets"], default=0))):
+    budgets = max(drafting["budgets"], default=0)
+    for key, number in (("num_draft_tokens", drafting["num_draft_tokens"]), ("budgets", budgets)):
         if number > candidates:
             expected = f"at most the {candidates} candidates of depth {drafting['depth']}, top_k {drafting['top_k']}"
             yield f"drafting.{key}", "more nodes than the tree has", {"expected": expected, "found": number}

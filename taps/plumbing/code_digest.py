@@ -1,7 +1,7 @@
-"""A hash of the code that a stage can reach, so that an edited formula reruns its stages and an edited comment reruns none.
+"""A hash of the code that a stage can reach: an edited formula reruns the stages that use it, an edited comment none.
 
-Snakemake sees only the shell line `python -m taps.x`, which an edit of the package leaves unchanged; each rule therefore
-carries `params: code=code_digest("taps.x")`.
+Snakemake sees only the shell line `python -m taps.x`, which an edit of the package leaves unchanged; each rule
+therefore carries `params: code=code_digest("taps.x")`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.util
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 _PACKAGE = "taps"
@@ -21,7 +21,8 @@ def code_digest(module: str) -> str:
     Docstrings, comments and layout do not count: the hash covers `ast.unparse` of each syntax tree without docstrings.
     Imports inside functions count. Nothing is imported or run.
     """
-    if _file(module) is None: return "absent"
+    if _file(module) is None:
+        return "absent"
     digest = hashlib.sha256()
     for name in sorted(import_closure(module)):
         digest.update(f"{name}\n{_read(name)[0]}\n".encode())
@@ -45,7 +46,7 @@ def import_closure(module: str) -> set[str]:
     return reached
 
 
-@lru_cache(maxsize=None)
+@cache
 def _read(module: str) -> tuple[str, tuple[str, ...]]:
     """Returns (code without docstrings, modules of this package imported by it, their parent packages included)."""
     path = _file(module)
@@ -79,7 +80,7 @@ def _parents(name: str) -> list[str]:
     return [".".join(parts[:end]) for end in range(1, len(parts))]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _file(module: str) -> Path | None:
     """Returns the source file of a module of this package, or None."""
     root = _root()
@@ -90,7 +91,7 @@ def _file(module: str) -> Path | None:
     return root / "__init__.py" if path == root else None
 
 
-@lru_cache(maxsize=1)
+@cache
 def _root() -> Path:
     spec = importlib.util.find_spec(_PACKAGE)
     assert spec is not None
@@ -100,8 +101,13 @@ def _root() -> Path:
 
 def _without_docstrings(tree: ast.Module) -> ast.Module:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-                node.body = node.body[1:] or [ast.Pass()]
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and _has_docstring(
+            node
+        ):
+            node.body = node.body[1:] or [ast.Pass()]
     return tree
+
+
+def _has_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    first = node.body[0] if node.body else None
+    return isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)

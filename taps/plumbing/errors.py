@@ -28,7 +28,8 @@ class TapsError(Exception):
             parts.append(f"expected {expected}")
         if found is not None:
             parts.append(f"found {found}")
-        super().__init__(", ".join(parts) + (f"; {remedy}" if remedy else ""))
+        message = ", ".join(parts) + (f"; {remedy}" if remedy else "")
+        super().__init__(" ".join(message.split()))  # one line, whatever line breaks a name or value holds
 
 
 class ArtefactError(TapsError):

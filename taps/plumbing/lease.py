@@ -52,7 +52,9 @@ def hold_file(path: Path, *, what: str) -> IO[str]:
 
 
 @contextlib.contextmanager
-def lease_gpus(count: int, *, visible: Sequence[str], folder: Path, patience_s: float | None = None) -> Iterator[list[str]]:
+def lease_gpus(
+    count: int, *, visible: Sequence[str], folder: Path, patience_s: float | None = None
+) -> Iterator[list[str]]:
     """Yields the names of `count` devices that no other lease holds.
 
     Args:
@@ -71,7 +73,7 @@ def lease_gpus(count: int, *, visible: Sequence[str], folder: Path, patience_s: 
     deadline = None if patience_s is None else time.monotonic() + patience_s
     while len(held := _try_lock(count, visible, folder)) < count:
         if deadline is not None and time.monotonic() >= deadline:
-            raise TapsError("--gpus", f"no {count} free devices within {patience_s:g} s", found=f"all of {', '.join(visible)}")
+            raise TapsError("--gpus", f"no {count} of {', '.join(visible)} became free within {patience_s:g} s")
         time.sleep(_POLL_S)
     try:
         yield list(held)
