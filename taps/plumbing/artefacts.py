@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shlex
 import socket
 import struct
@@ -91,11 +92,16 @@ def digest_of(path: Path) -> str:
     sidecar = _sidecar(path)
     if sidecar.exists():
         return str(json.loads(sidecar.read_text())["digest"])
-    if path.suffix == ".json":
-        content = json.loads(path.read_text())
-        if isinstance(content, dict) and "digest" in content:
-            return str(content["digest"])
+    if path.suffix == ".json" and _starts_like_ours(path):
+        with contextlib.suppress(ValueError, KeyError):
+            return str(json.loads(path.read_text(encoding="utf-8"))["digest"])
     return sha256_of(path)
+
+
+def _starts_like_ours(path: Path) -> bool:
+    """Returns whether a JSON file opens with our envelope; foreign ones may be gigabytes, or broken."""
+    with open(path, "rb") as file:
+        return re.match(rb'\{\s*"kind"', file.read(32)) is not None
 
 
 def sha256_of(path: Path, *, start: int = 0) -> str:

@@ -1,0 +1,114 @@
+"""Reads one training source into normalised conversations and audits it: read = kept + dropped.
+
+    python -m taps.corpus --reader sharegpt --input resources/sharegpt/ShareGPT_V3.json --max-rows 2000 \\
+        --output results/laptop/corpora/chat.jsonl --audit results/laptop/corpora/chat.audit.json
+    python -m taps.corpus --reader reasoning_gym --task gsm_symbolic --rows 1500 --seed 0 \\
+        --output results/laptop/corpora/math.jsonl --audit results/laptop/corpora/math.audit.json
+
+Files are streamed: memory does not grow with their size. No bad record stops a run; each is dropped with a reason.
+
+Output (JSON lines, kind `corpus`): {"id": unique text, "turns": [{"role": "system|user|assistant", "text"}, ...]},
+an optional system turn, then user and assistant by turns, the assistant last.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+from taps.data.audit import Audit
+from taps.data.conversations import read_conversations
+from taps.data.generated import stream_generated
+from taps.data.json_stream import CUT_OFF, Record
+from taps.data.records import stream_records
+from taps.plumbing.artefacts import provenance, write_json, write_jsonl
+from taps.plumbing.cli import run
+from taps.plumbing.errors import TapsError
+
+READERS = ("sharegpt", "instruction", "hub", "reasoning_gym")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the command line of this stage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m taps.corpus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--reader",
+        choices=READERS,
+        required=True,
+        help="sharegpt: lists of turns; instruction: pairs; hub: either, by record; reasoning_gym: generated",
+    )
+    parser.add_argument(
+        "--input",
+        type=Path,
+        nargs="+",
+        action="extend",
+        default=[],
+        help="JSON, JSON lines, parquet, or a folder of these",
+    )
+    parser.add_argument("--max-rows", type=int, help="stop after this many kept conversations")
+    parser.add_argument("--task", help="reasoning_gym: name of the generator")
+    parser.add_argument("--rows", type=int, help="reasoning_gym: number of problems to generate")
+    parser.add_argument("--seed", type=int, default=0, help="reasoning_gym: seed of the problems")
+    parser.add_argument("--output", type=Path, required=True, help="JSONL to write")
+    parser.add_argument("--audit", type=Path, required=True, help="JSON to write: read, kept, dropped by reason")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Reads one source."""
+    options = build_parser().parse_args(argv)
+    if options.reader == "reasoning_gym":
+        if not options.task or not options.rows:
+            raise TapsError("--reader reasoning_gym", "needs --task and --rows")
+        records = stream_generated(options.task, rows=options.rows, seed=options.seed)
+        audit = Audit(source=f"reasoning_gym {options.task}, seed {options.seed}")
+    else:
+        if not options.input:
+            raise TapsError(f"--reader {options.reader}", "needs --input")
+        records = chain.from_iterable(stream_records(path) for path in options.input)
+        audit = Audit(source=", ".join(path.name for path in options.input))
+    shape = "instruction" if options.reader == "reasoning_gym" else options.reader
+    rows = read_conversations(noting_cuts(records, audit), audit, reader=shape)
+    origin = provenance(
+        stage="taps.corpus",
+        inputs={path.name: path for path in options.input},
+        reader=options.reader,
+        max_rows=options.max_rows,
+        task=options.task,
+        rows=options.rows,
+        seed=options.seed,
+    )
+    write_jsonl(options.output, at_most(rows, options.max_rows, audit), kind="corpus", provenance=origin)
+    write_json(options.audit, audit.content(), kind="audit", provenance=origin)
+    print(audit)
+
+
+def noting_cuts(records: Iterable[Record], audit: Audit) -> Iterator[Record]:
+    """Yields the records; notes where a file ends in the middle of one."""
+    for record in records:
+        if record.problem == CUT_OFF:
+            audit.notes.append(f"the file ends inside record {record.index}; the {record.index} before it were read")
+        yield record
+
+
+def at_most(rows: Iterable[dict], max_rows: int | None, audit: Audit) -> Iterator[dict]:
+    """Yields up to `max_rows` rows and notes that there may be more.
+
+    Raises:
+        TapsError: there are none, so that no empty corpus is ever written.
+    """
+    for number, row in enumerate(rows, start=1):
+        yield row
+        if number == max_rows:
+            audit.notes.append(f"reading stopped after {max_rows} kept conversations, as asked")
+            break
+    if not audit.kept:
+        raise TapsError(audit.source, "no usable conversation", found=audit, remedy="check --reader and the file")
+
+
+if __name__ == "__main__":
+    run(main)
