@@ -1,0 +1,103 @@
+"""Fits one inverse temperature per drafter on held-out conversations, for the `_calibrated` strategies.
+
+    python -m taps.calibrate --trace results/laptop/traces/heldout_math/t0_s0.safetensors \
+        --bank results/laptop/banks/eagle2/math/heldout_math/t0_s0.safetensors \
+        --bank results/laptop/banks/eagle2/chat/heldout_math/t0_s0.safetensors \
+        --output results/laptop/calibration/eagle2.json
+
+Every bank names its drafter and its trace. All positions of a bank count, and a drafter's banks are pooled. The output
+holds per drafter: inverse_temperature, num_nodes, and `before` and `after`, the calibration error without and with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taps.decoding.calibration import bets, fit_inverse_temperature, reliability
+from taps.decoding.recording import load_recording
+from taps.plumbing.artefacts import digest_of, provenance, read_envelope, write_json
+from taps.plumbing.cli import run
+from taps.plumbing.errors import TapsError
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the command line of this stage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m taps.calibrate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--trace", type=Path, action="append", required=True, help="held-out text; may be repeated")
+    parser.add_argument("--bank", type=Path, action="append", required=True, help="draft bank along one of the traces")
+    parser.add_argument("--output", type=Path, required=True, help="calibration to write (.json)")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the stage."""
+    args = build_parser().parse_args(argv)
+    fitted = {}
+    for drafter, (scores, accepted) in sorted(pooled_bets(args.trace, args.bank).items()):
+        fitted[drafter] = calibrated(drafter, scores, accepted)
+        before, after = (fitted[drafter][when]["expected_calibration_error"] for when in ("before", "after"))
+        factor = fitted[drafter]["inverse_temperature"]
+        print(f"{drafter}: inverse temperature {factor:.3f}, calibration error {before:.3f} -> {after:.3f}")
+    inputs = {f"trace.{index}": path for index, path in enumerate(args.trace)}
+    inputs |= {f"bank.{index}": path for index, path in enumerate(args.bank)}
+    made_from = provenance(stage="taps.calibrate", inputs=inputs)
+    write_json(args.output, {"drafters": fitted}, kind="calibration", provenance=made_from)
+
+
+def calibrated(drafter: str, scores: np.ndarray, accepted: np.ndarray) -> dict[str, Any]:
+    """Returns one drafter's entry of the output."""
+    try:
+        factor = fit_inverse_temperature(scores, accepted)
+    except ValueError as error:
+        remedy = "calibrate on more or longer held-out conversations"
+        raise TapsError(f"drafter {drafter}", f"cannot be calibrated: {error}", remedy=remedy) from None
+    return {
+        "inverse_temperature": factor,
+        "num_nodes": len(scores),
+        "before": reliability(scores, accepted).to_json(),
+        "after": reliability(scores, accepted, factor).to_json(),
+    }
+
+
+def pooled_bets(traces: Sequence[Path], banks: Sequence[Path]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Returns drafter -> (log-probabilities, outcomes) over all its banks.
+
+    Raises:
+        TapsError: a bank follows none of the traces, a drafter lacks a trace that another has, or traces differ in
+            sampling.
+    """
+    paths = {digest_of(trace): trace for trace in traces}
+    banks_of: dict[str, dict[str, Path]] = {digest: {} for digest in paths}
+    for path in banks:
+        meta = read_envelope(path, kind="bank")["meta"]
+        if meta["trace"] not in paths:
+            raise TapsError(path, "drafted along none of the traces given", expected=", ".join(map(str, traces)))
+        banks_of[meta["trace"]][meta["drafter"]] = path
+    drafters = {name for group in banks_of.values() for name in group}
+    samplings: dict[Path, Any] = {}
+    scores: dict[str, list[np.ndarray]] = defaultdict(list)
+    outcomes: dict[str, list[np.ndarray]] = defaultdict(list)
+    for digest, group in banks_of.items():
+        if missing := sorted(drafters - group.keys()):
+            raise TapsError(paths[digest], f"no --bank of {', '.join(missing)} along it", remedy="add it")
+        recording = load_recording(paths[digest], group)
+        samplings[paths[digest]] = recording.trace_meta["sampling"]
+        for name, bank in recording.banks.items():
+            some_scores, some_outcomes = bets(bank, recording.text)
+            scores[name].append(some_scores)
+            outcomes[name].append(some_outcomes)
+    if any(sampling != samplings[traces[0]] for sampling in samplings.values()):
+        raise TapsError("--trace", "traces differ in sampling", found={str(t): s for t, s in samplings.items()})
+    return {name: (np.concatenate(scores[name]), np.concatenate(outcomes[name])) for name in scores}
+
+
+if __name__ == "__main__":
+    run(main)
