@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = read_conversations(noting_cuts(records, audit), audit, reader=shape)
     origin = provenance(
         stage="taps.corpus",
-        inputs={path.name: path for path in options.input},
+        inputs={f"input_{number}": path for number, path in enumerate(options.input)},
         reader=options.reader,
         max_rows=options.max_rows,
         task=options.task,
