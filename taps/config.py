@@ -235,7 +235,7 @@ def _check_methods(config: Mapping[str, Any]) -> Faults:
             yield from _unknown(key, "mixture", mixture, mixtures)
         for mixture, asset in (method["checkpoints"] or {}).items():
             yield from _unknown(f"{key}.checkpoints.{mixture}", "asset", asset, list(config["assets"]))
-        for field in ("init_from", "match_flops_of"):
+        for field in ("init_from", "match_cost_of"):
             if (start := method[field]) is None:
                 continue
             yield from _unknown(
@@ -247,6 +247,9 @@ def _check_methods(config: Mapping[str, Any]) -> Faults:
                 for mixture in mixtures_of(config, name):
                     yield from _unknown(f"{key}.{field}", "mixture", mixture, mixtures_of(config, start["method"]))
         yield from _check_no_cycle(name, methods)
+        length = {**config["training"], **method["training"]}.get("epochs")
+        if length is None and method["match_cost_of"] is None and not method["checkpoints"]:
+            yield f"{key}.training.epochs", "missing", {"expected": "epochs here or under training, or match_cost_of"}
     averaging = config["averaging"]
     for name in averaging["weights"]:
         yield from _unknown("averaging.weights", "method", name, list(methods))

@@ -48,9 +48,7 @@ wildcard_constraints:
 def hold_study():
     """Keeps other runs of this study out until this process ends; kill -9 releases it too, unlike Snakemake's own lock."""
     try:
-        workflow.globals["STUDY_LOCK"] = hold_file(
-            Path("results", STUDY, ".lock"), what=f"the study {STUDY}"
-        )
+        workflow.globals["STUDY_LOCK"] = hold_file(Path("results", STUDY, ".lock"), what=f"the study {STUDY}")
     except TapsError as error:
         sys.exit(f"error: {error}")
 
@@ -68,11 +66,7 @@ def flags(**values):
 
 def lease(gpus):
     """Returns the words in front of a command that needs devices of its own."""
-    return (
-        ["python", "-m", "taps.plumbing.lease", "--gpus", str(gpus), "--"]
-        if ON_GPU
-        else []
-    )
+    return ["python", "-m", "taps.plumbing.lease", "--gpus", str(gpus), "--"] if ON_GPU else []
 
 
 def each(flag, inputs):
@@ -89,14 +83,7 @@ def each_named(flag, inputs, names):
 
     def repeat(wildcards, input):
         return flags(
-            **{
-                flag: [
-                    f"{name}={path}"
-                    for name, path in zip(
-                        names(wildcards), input.get(inputs), strict=True
-                    )
-                ]
-            }
+            **{flag: [f"{name}={path}" for name, path in zip(names(wildcards), input.get(inputs), strict=True)]}
         )
 
     return repeat
@@ -167,9 +154,7 @@ def corpus_flags(wildcards, input):
             rows=corpus["max_rows"],
             seed=corpus["seed"],
         )
-    return flags(
-        reader=corpus["reader"], input=list(input), max_rows=corpus["max_rows"]
-    )
+    return flags(reader=corpus["reader"], input=list(input), max_rows=corpus["max_rows"])
 
 
 def corpus_size(wildcards):
@@ -178,19 +163,12 @@ def corpus_size(wildcards):
 
 def training_corpus(wildcards):
     """Returns the conversations to train on: as collected, or with the target's own answers."""
-    folder = (
-        "regenerated"
-        if config["corpora"][wildcards.corpus]["regenerate"]
-        else "corpora"
-    )
+    folder = "regenerated" if config["corpora"][wildcards.corpus]["regenerate"] else "corpora"
     return f"<results>/{folder}/{wildcards.corpus}.jsonl"
 
 
 def prompts_source(wildcards):
-    return [
-        asset_path(asset)
-        for asset in config["benchmarks"][wildcards.benchmark]["assets"]
-    ]
+    return [asset_path(asset) for asset in config["benchmarks"][wildcards.benchmark]["assets"]]
 
 
 def prompts_flags(wildcards, input):
@@ -204,18 +182,11 @@ def corpora_of(wildcards):
 
 
 def mixture_tokens(wildcards):
-    return [
-        f"<results>/tokens/{corpus}.safetensors" for corpus in corpora_of(wildcards)
-    ]
+    return [f"<results>/tokens/{corpus}.safetensors" for corpus in corpora_of(wildcards)]
 
 
 def mixture_shares(wildcards):
-    return flags(
-        share=[
-            f"{corpus}={share:g}"
-            for corpus, share in config["mixtures"][wildcards.mixture].items()
-        ]
-    )
+    return flags(share=[f"{corpus}={share:g}" for corpus, share in config["mixtures"][wildcards.mixture].items()])
 
 
 # --- drafters --------------------------------------------------------------------------------------------------------
@@ -228,32 +199,20 @@ def drafters_of(wildcards):
     """Returns a method's drafters: one per mixture, then the averaged ones (the sweep at its temperatures only)."""
     temperatures = config["averaging"]["sweep_temperatures"]
     swept = temperatures is None or float(wildcards.temperature) in temperatures
-    averages = [
-        name
-        for name in averages_of(config, wildcards.method)
-        if swept or name == averaged_name(0.5)
-    ]
+    averages = [name for name in averages_of(config, wildcards.method) if swept or name == averaged_name(0.5)]
     return mixtures_of(config, wildcards.method) + averages
 
 
 def checkpoint(wildcards):
-    return asset_path(
-        config["methods"][wildcards.method]["checkpoints"][wildcards.mixture]
-    )
+    return asset_path(config["methods"][wildcards.method]["checkpoints"][wildcards.mixture])
 
 
 def other_drafter(field):
-    """Returns an input function: the drafter that `init_from` or `match_flops_of` names, if any."""
+    """Returns an input function: the drafter that `init_from` or `match_cost_of` names, if any."""
 
     def folder(wildcards):
         other = config["methods"][wildcards.method][field]
-        return (
-            [
-                f"<results>/drafters/{other['method']}/{other['mixture'] or wildcards.mixture}"
-            ]
-            if other
-            else []
-        )
+        return [f"<results>/drafters/{other['method']}/{other['mixture'] or wildcards.mixture}"] if other else []
 
     return folder
 
@@ -261,18 +220,20 @@ def other_drafter(field):
 def mixture_features(wildcards):
     """Returns the feature folders of a mixture; none where features are computed while training."""
     online = config["features"] == "online"
-    return (
-        []
-        if online
-        else [f"<results>/features/{corpus}" for corpus in corpora_of(wildcards)]
-    )
+    return [] if online else [f"<results>/features/{corpus}" for corpus in corpora_of(wildcards)]
+
+
+def feature_flags(wildcards, input):
+    paths = input.features or ["online"] * len(corpora_of(wildcards))
+    return flags(features=[f"{corpus}={path}" for corpus, path in zip(corpora_of(wildcards), paths, strict=True)])
+
+
+def cost_flags(wildcards, input):
+    return flags(match_cost=[f"{folder}/training.json" for folder in input.match_cost_of])
 
 
 def mixture_heldout_traces(wildcards):
-    return [
-        f"<results>/traces/{HELDOUT}{corpus}/t0_s0.safetensors"
-        for corpus in corpora_of(wildcards)
-    ]
+    return [f"<results>/traces/{HELDOUT}{corpus}/t0_s0.safetensors" for corpus in corpora_of(wildcards)]
 
 
 def draft_vocab(wildcards):
@@ -280,12 +241,12 @@ def draft_vocab(wildcards):
 
 
 def training_flags(wildcards):
-    """Returns the study's training options, overridden by the method's own."""
+    """Returns the study's training options, overridden by the method's own; a cost to match replaces the epochs."""
     method = config["methods"][wildcards.method]
-    return flags(
-        family=method["family"],
-        **dict(sorted({**config["training"], **method["training"]}.items())),
-    )
+    options = {**config["training"], **method["training"]}
+    if method["match_cost_of"]:
+        options.pop("epochs", None)
+    return flags(**dict(sorted(options.items())))
 
 
 def launch_training(wildcards):
@@ -296,18 +257,11 @@ def launch_training(wildcards):
 
 
 def specialists(wildcards):
-    return [
-        f"<results>/drafters/{wildcards.method}/{mixture}"
-        for mixture in config["averaging"]["drafters"]
-    ]
+    return [f"<results>/drafters/{wildcards.method}/{mixture}" for mixture in config["averaging"]["drafters"]]
 
 
 def average_flags(wildcards, input):
-    second = (
-        0.5
-        if wildcards.mixture == averaged_name(0.5)
-        else float(wildcards.mixture.split("_")[1])
-    )
+    second = 0.5 if wildcards.mixture == averaged_name(0.5) else float(wildcards.mixture.split("_")[1])
     first, weights = 1 - second, []
     for drafter, weight in zip(input.drafters, (first, second), strict=True):
         weights += flags(drafter=drafter, weight=f"{weight:g}")
@@ -319,11 +273,7 @@ def average_flags(wildcards, input):
 
 def conditions():
     """Returns (temperature as text, seed) of every evaluation."""
-    return [
-        (f"{item['temperature']:g}", seed)
-        for item in EVALUATION["sampling"]
-        for seed in item["seeds"]
-    ]
+    return [(f"{item['temperature']:g}", seed) for item in EVALUATION["sampling"] for seed in item["seeds"]]
 
 
 def max_new_tokens(wildcards):
@@ -333,33 +283,21 @@ def max_new_tokens(wildcards):
 
 
 def banks(wildcards):
-    condition = (
-        f"{wildcards.benchmark}/t{wildcards.temperature}_s{wildcards.seed}.safetensors"
-    )
-    return [
-        f"<results>/banks/{wildcards.method}/{name}/{condition}"
-        for name in drafters_of(wildcards)
-    ]
+    condition = f"{wildcards.benchmark}/t{wildcards.temperature}_s{wildcards.seed}.safetensors"
+    return [f"<results>/banks/{wildcards.method}/{name}/{condition}" for name in drafters_of(wildcards)]
 
 
 def calibration(wildcards):
-    calibrated = any(
-        name.endswith("_calibrated") for name in config["strategies"]["names"]
-    )
+    calibrated = any(name.endswith("_calibrated") for name in config["strategies"]["names"])
     return [f"<results>/calibration/{wildcards.method}.json"] if calibrated else []
 
 
 def combined_drafters(wildcards):
-    return sorted(
-        {mixture for group in config["strategies"]["combinations"] for mixture in group}
-    )
+    return sorted({mixture for group in config["strategies"]["combinations"] for mixture in group})
 
 
 def calibration_traces(wildcards):
-    return [
-        f"<results>/traces/{HELDOUT}{corpus}/t0_s0.safetensors"
-        for corpus in config["corpora"]
-    ]
+    return [f"<results>/traces/{HELDOUT}{corpus}/t0_s0.safetensors" for corpus in config["corpora"]]
 
 
 def calibration_banks(wildcards):
@@ -382,18 +320,9 @@ def replays():
 def strategies(wildcards):
     """Returns the replayed variants as one JSON list of {strategy, drafters, num_draft_tokens}."""
     names, groups = config["strategies"]["names"], config["strategies"]["combinations"]
-    variants = [
-        (name, [drafter])
-        for name in names
-        if name in ONE_DRAFTER
-        for drafter in drafters_of(wildcards)
-    ]
-    variants += [
-        (name, group) for name in names if name not in ONE_DRAFTER for group in groups
-    ]
-    return json.dumps(
-        [{"strategy": name, "drafters": group} for name, group in variants]
-    )
+    variants = [(name, [drafter]) for name in names if name in ONE_DRAFTER for drafter in drafters_of(wildcards)]
+    variants += [(name, group) for name in names if name not in ONE_DRAFTER for group in groups]
+    return json.dumps([{"strategy": name, "drafters": group} for name, group in variants])
 
 
 ONE_DRAFTER = ("single", "single_double")

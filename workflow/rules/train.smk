@@ -11,7 +11,7 @@ rule train:
         draft_vocab=draft_vocab,
         heldout_traces=mixture_heldout_traces,
         init_from=other_drafter("init_from"),
-        match_flops_of=other_drafter("match_flops_of"),
+        match_cost_of=other_drafter("match_cost_of"),
     output:
         directory("<results>/drafters/{method}/{mixture}"),
     log:
@@ -30,11 +30,11 @@ rule train:
         code=code_digest("taps.train"),
         launch=launch_training,
         tokens=each_named("tokens", "tokens", corpora_of),
-        features=each_named("features", "features", corpora_of),
+        features=feature_flags,
         draft_vocab=each("draft_vocab", "draft_vocab"),
         heldout_traces=each("heldout_trace", "heldout_traces"),
         init_from=each("init_from", "init_from"),
-        match_flops_of=each("match_flops_of", "match_flops_of"),
+        match_cost=cost_flags,
         options=training_flags,
         depth=DRAFTING["depth"],
         top_k=DRAFTING["top_k"],
@@ -53,10 +53,10 @@ rule train:
             {params.draft_vocab:q} \
             {params.heldout_traces:q} \
             {params.init_from:q} \
-            {params.match_flops_of:q} \
+            {params.match_cost:q} \
             {params.options:q} \
             --depth {params.depth:q} \
-            --top-k {params.top_k:q} \
+            --draft-top-k {params.top_k:q} \
             --num-draft-tokens {params.num_draft_tokens:q} \
             --seed {params.seed:q} \
             --dtype {params.dtype:q} \
