@@ -1,0 +1,196 @@
+"""Published draft model -> one of ours: reads official EAGLE, HASS and TAPS checkpoints, strictly.
+
+    python -m taps.import_draft --source ~/EAGLE-LLaMA3-Instruct-8B --target results/paper/target \\
+        --output results/paper/drafters/eagle2/published
+    python -m taps.import_draft --hub yuhuili/EAGLE-LLaMA3-Instruct-8B --revision <40 hex digits> ...
+
+The source is a folder (or Hub repository) with config.json and either model.safetensors or pytorch_model.bin; pickles
+are opened without running code. Names, shapes, dtype and bias flag must be those of an EAGLE head for this target.
+
+A missing `"bias"` means true, as in the official loader. Copies of the target's embedding or head
+(`embed_tokens.weight`, `lm_head.weight`) are dropped if they equal the target's and refused if not; rotary buffers
+(`layers.0.self_attn.rotary_emb.inv_freq`) are dropped, since they follow from the configuration. Positions reach as
+far as the target's, whatever the checkpoint was trained on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pickle
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from taps.plumbing.artefacts import digest_of, provenance, sha256_of
+from taps.plumbing.cli import run
+from taps.plumbing.errors import TapsError
+
+if TYPE_CHECKING:
+    import torch
+
+    from taps.model.drafter import DrafterConfig
+
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
+IGNORED = ("layers.0.self_attn.rotary_emb.inv_freq",)
+
+
+def find_weights(folder: Path) -> Path:
+    """Returns the weight file of a checkpoint's folder, safetensors before pickles.
+
+    Raises:
+        TapsError: there is none.
+    """
+    for name in WEIGHT_FILES:
+        if (folder / name).exists():
+            return folder / name
+    raise TapsError(folder, "no weights", expected=" or ".join(WEIGHT_FILES))
+
+
+def read_weights(path: Path) -> dict[str, torch.Tensor]:
+    """Returns the tensors of a weight file; never runs code from it.
+
+    Raises:
+        TapsError: the file is truncated, holds anything but tensors by name, or is a pickle that asks for code.
+    """
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        problem = "a pickle that is broken or holds more than tensors, so that code could run; it was not loaded"
+        raise TapsError(path, problem, remedy="ask its authors for safetensors") from None
+    except (SafetensorError, RuntimeError, EOFError, OSError) as error:
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise TapsError(path, f"cannot be read ({line})", remedy="download it again") from None
+    if not isinstance(tensors, dict) or not all(isinstance(value, torch.Tensor) for value in tensors.values()):
+        raise TapsError(path, "not a flat table of tensors", expected="name -> tensor", found=type(tensors).__name__)
+    return tensors
+
+
+def read_config(folder: Path, target_config: Mapping[str, Any]) -> DrafterConfig:
+    """Returns the shape that a checkpoint's config.json describes, its context length being the target's.
+
+    Raises:
+        TapsError: missing, not JSON, more than one layer, or not of the target's shape.
+    """
+    from taps.model.checkpoint import check_fits_target
+    from taps.model.drafter import DrafterConfig
+
+    path = folder / "config.json"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TapsError(path, "missing", expected="the config.json of an EAGLE head") from None
+    except ValueError as error:
+        raise TapsError(path, f"not JSON ({error})") from None
+    if content.get("num_hidden_layers", 1) != 1:
+        raise TapsError(path, "not an EAGLE head", expected="num_hidden_layers 1", found=content["num_hidden_layers"])
+    config = DrafterConfig.from_json({**content, "bias": content.get("bias", True)})
+    check_fits_target(path, config, target_config)
+    return replace(config, max_position_embeddings=target_config["max_position_embeddings"])
+
+
+def drop_copies(where: Path, tensors: Mapping[str, torch.Tensor], target: Path) -> dict[str, torch.Tensor]:
+    """Returns the tensors without rotary buffers and without copies of the target's own.
+
+    Raises:
+        TapsError: a copy differs from the target's by more than rounding.
+    """
+    import torch
+
+    from taps.model.target_head import load_target_head
+
+    kept = {name: tensor for name, tensor in tensors.items() if name not in IGNORED}
+    copies = [name for name in ("embed_tokens.weight", "lm_head.weight") if name in kept]
+    if not copies:
+        return kept
+    ends = load_target_head(target, dtype=torch.bfloat16)
+    own = {"embed_tokens.weight": ends.embedding, "lm_head.weight": ends.head}
+    for name in copies:
+        copy = kept.pop(name)
+        if copy.shape != own[name].shape:
+            found = tuple(copy.shape)
+            raise TapsError(where, f"{name} is not the target's", expected=tuple(own[name].shape), found=found)
+        # two bfloat16 roundings apart at most, whatever precision the copy passed through
+        if not torch.allclose(copy.to(torch.bfloat16), own[name], rtol=2**-7, atol=1e-6):
+            raise TapsError(where, f"{name} differs from the target's", expected=f"that of {target}")
+    return kept
+
+
+def check_dtype(where: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Checks that all tensors have one dtype.
+
+    Raises:
+        TapsError: they have several.
+    """
+    dtypes = sorted({str(tensor.dtype) for tensor in tensors.values()})
+    if len(dtypes) > 1:
+        raise TapsError(where, "tensors of several dtypes", expected="one", found=", ".join(dtypes))
+
+
+def import_folder(folder: Path, target: Path, output: Path, origin: Mapping[str, Any]) -> None:
+    """Writes the draft model in `folder` as one of ours.
+
+    Raises:
+        TapsError: anything about it is not that of an EAGLE head for this target.
+    """
+    from taps.model.checkpoint import check_tensors, save_drafter
+    from taps.model.target_head import read_config as read_target_config
+
+    config = read_config(folder, read_target_config(target))
+    path = find_weights(folder)
+    tensors = drop_copies(path, read_weights(path), target)
+    if config.bias and "fc.bias" not in tensors:
+        remedy = 'if it was trained without, add "bias": false to its config.json'
+        raise TapsError(
+            path, "lacks fc.bias", expected='fc.bias, as "bias" in config.json is true or missing', remedy=remedy
+        )
+    check_tensors(path, tensors, config)
+    check_dtype(path, tensors)
+    made = provenance(stage="taps.import_draft", origin=dict(origin), weights_sha256=sha256_of(path))
+    made["inputs"]["target"] = digest_of(target)
+    save_drafter(output, tensors, config, provenance=made)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the command line of this stage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m taps.import_draft", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--source", type=Path, help="folder of the checkpoint")
+    where.add_argument("--hub", metavar="REPO", help="Hub repository of the checkpoint")
+    parser.add_argument("--revision", help="commit of --hub: 40 hex digits")
+    parser.add_argument("--attempts", type=int, default=4, help="tries before a failing download is given up")
+    parser.add_argument("--target", type=Path, required=True, help="folder of the target that it drafts for")
+    parser.add_argument("--output", type=Path, required=True, help="drafter folder to write")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Imports one draft model."""
+    arguments = build_parser().parse_args(argv)
+    if arguments.source:
+        import_folder(arguments.source, arguments.target, arguments.output, {"folder": arguments.source.name})
+    else:
+        from taps.data.downloads import HubSource, check_pinned, download_hub, with_retries
+
+        check_pinned(arguments.revision or "")
+        hub = HubSource(repo=arguments.hub, revision=arguments.revision, include=("config.json", *WEIGHT_FILES))
+        with tempfile.TemporaryDirectory(prefix="taps-import-") as name:
+            folder = Path(name)
+            with_retries(lambda: download_hub(hub, folder), what=str(hub), attempts=arguments.attempts)
+            origin = {"hub": arguments.hub, "revision": arguments.revision}
+            import_folder(folder, arguments.target, arguments.output, origin)
+    print(f"{arguments.output}: imported")
+
+
+if __name__ == "__main__":
+    run(main)

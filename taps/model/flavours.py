@@ -1,0 +1,144 @@
+"""What EAGLE's own code, vLLM and SGLang each expect of a draft model's folder, and a validator of those rules.
+
+|                    | eagle            | vllm             | sglang                |
+|--------------------|------------------|------------------|-----------------------|
+| architectures      | LlamaForCausalLM | LlamaForCausalLM | LlamaForCausalLMEagle |
+| fc.bias            | as trained       | never            | always, else zeros    |
+| embed_tokens       | included         | left out         | included              |
+| lm_head            | never            | never            | never                 |
+| position, RoPE     | the target's; rope_theta and rope_parameters both; no null anywhere      |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from taps.model.checkpoint import check_tensors
+from taps.model.drafter import DrafterConfig
+from taps.model.rope import rope_parameters
+from taps.plumbing.errors import TapsError
+
+EMBEDDING = "embed_tokens.weight"
+_COPIED = ("bos_token_id", "eos_token_id", "pad_token_id")  # of the target's config.json, where it has them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flavour:
+    """Rules of one reader.
+
+    Attributes:
+        architecture: The one entry of `architectures`.
+        bias: Whether fc.bias must be there (True), must not (False), or is as trained (None).
+        embedding: Whether the target's embedding is included.
+    """
+
+    architecture: str
+    bias: bool | None
+    embedding: bool
+
+
+FLAVOURS = {
+    "eagle": Flavour(architecture="LlamaForCausalLM", bias=None, embedding=True),
+    "vllm": Flavour(architecture="LlamaForCausalLM", bias=False, embedding=False),
+    "sglang": Flavour(architecture="LlamaForCausalLMEagle", bias=True, embedding=True),
+}
+
+
+def convert(
+    tensors: Mapping[str, torch.Tensor],
+    config: DrafterConfig,
+    *,
+    flavour: str,
+    embedding: torch.Tensor,
+    target_config: Mapping[str, Any],
+    dtype: torch.dtype | None = None,
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Returns (tensors, content of config.json) of a draft model in a flavour.
+
+    Args:
+        tensors: The draft model's.
+        config: Its shape.
+        flavour: Key of `FLAVOURS`.
+        embedding: [V, h] the target's.
+        target_config: The target's config.json.
+        dtype: Of the written tensors; the draft model's own by default.
+
+    Raises:
+        TapsError: this flavour cannot express the draft model.
+    """
+    rules = FLAVOURS[flavour]
+    if config.attention_bias:
+        raise TapsError(f"--flavour {flavour}", "reads Llama heads only", expected="no biases in q, k and v")
+    if config.bias and rules.bias is False:
+        remedy = "train it with bias: false, or export it as eagle or sglang"
+        raise TapsError(f"--flavour {flavour}", "cannot read fc.bias", expected="a head without it", remedy=remedy)
+    written = dict(tensors)
+    if rules.bias and not config.bias:
+        written["fc.bias"] = torch.zeros_like(tensors["fc.weight"][:, 0])
+    if rules.embedding:
+        written[EMBEDDING] = embedding
+    dtype = dtype or tensors["fc.weight"].dtype
+    written = {name: tensor.to(dtype).contiguous() for name, tensor in written.items()}
+    positions = target_config["max_position_embeddings"]
+    content = replace(config, bias="fc.bias" in written, max_position_embeddings=positions).to_json()
+    content |= {"architectures": [rules.architecture], "tie_word_embeddings": False}
+    content |= {"torch_dtype": str(dtype).removeprefix("torch.")}
+    content |= {name: target_config[name] for name in _COPIED if target_config.get(name) is not None}
+    if config.rope["rope_type"] != "default":  # readers older than rope_parameters
+        content["rope_scaling"] = {name: value for name, value in config.rope.items() if name != "rope_theta"}
+    return written, content
+
+
+def validate(
+    where: Path,
+    tensors: Mapping[str, torch.Tensor],
+    content: Mapping[str, Any],
+    *,
+    flavour: str,
+    target_config: Mapping[str, Any],
+) -> None:
+    """Checks a folder's tensors and config.json against the rules of a flavour.
+
+    Raises:
+        TapsError: names the first broken rule.
+    """
+    rules = FLAVOURS[flavour]
+
+    def rule(name: str, expected: object, found: object) -> None:
+        if found != expected:
+            raise TapsError(where, f"breaks the {flavour} rule for {name}", expected=expected, found=found)
+
+    rule("null values", "none", next(_nulls(content, "config.json"), "none"))
+    rule("architectures", [rules.architecture], content.get("architectures", "nothing"))
+    rule("lm_head", "none", next((name for name in tensors if "lm_head" in name), "none"))
+    rule(EMBEDDING, rules.embedding, EMBEDDING in tensors)
+    if rules.embedding:
+        shape = (target_config["vocab_size"], target_config["hidden_size"])
+        rule(f"the shape of {EMBEDDING}", shape, tuple(tensors[EMBEDDING].shape))
+    if rules.bias is not None:
+        rule("fc.bias", rules.bias, "fc.bias" in tensors)
+    rule('"bias"', "fc.bias" in tensors, content.get("bias", "nothing"))
+    positions = target_config["max_position_embeddings"]
+    rule("max_position_embeddings", positions, content.get("max_position_embeddings", "nothing"))
+    rope = rope_parameters(target_config)
+    rule("rope_theta", rope["rope_theta"], content.get("rope_theta", "nothing"))
+    rule("rope_parameters", rope, content.get("rope_parameters", "nothing"))
+    head = {name: tensor for name, tensor in tensors.items() if name != EMBEDDING}
+    check_tensors(where, head, DrafterConfig.from_json(content))
+
+
+def _nulls(value: Any, path: str) -> Iterator[str]:
+    """Yields the path of every null within a JSON value."""
+    if value is None:
+        yield path
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _nulls(item, f"{path}: {name}" if path == "config.json" else f"{path}.{name}")
+    elif isinstance(value, list):
+        for item in value:
+            yield from _nulls(item, path)
