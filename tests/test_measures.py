@@ -107,6 +107,8 @@ def test_routing_shares_by_hand() -> None:
     assert table["share_of_cycles"].to_dict() == pytest.approx({"math": 3 / 7, "chat": 4 / 7})
     assert table["share_of_questions"].to_dict() == pytest.approx({"math": 1.5 / 3, "chat": 1.5 / 3})
     assert set(table["strategy"]) == {"routed"}
+    each = routing_shares(chosen, ["question"]).set_index(["question", "drafter"])["share_of_cycles"]
+    assert each.loc["a"].to_dict() == pytest.approx({"math": 2 / 3, "chat": 1 / 3})
 
 
 def test_routing_shares_list_drafters_never_chosen() -> None:

@@ -117,7 +117,8 @@ def routing_shares(cycles: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame
     """
     routed = cycles[cycles["chosen"] >= 0]
     keys = [*by, "drafters"]
-    of_question = routed.groupby([*keys, "question", "chosen"], observed=True).size().unstack("chosen", fill_value=0)
+    per_question = list(dict.fromkeys([*keys, "question"]))
+    of_question = routed.groupby([*per_question, "chosen"], observed=True).size().unstack("chosen", fill_value=0)
     most = max((str(drafters).count("+") + 1 for drafters in routed["drafters"].unique()), default=0)
     of_question = of_question.reindex(columns=pd.RangeIndex(most, name="chosen"), fill_value=0)
     leads = of_question.eq(of_question.max(axis=1), axis=0)
