@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from taps.data.audit import Audit
 from taps.data.chat import ChatTokenizer, Reason, TokenRow
 from taps.plumbing.artefacts import provenance, read_jsonl, write_json, write_tensors
 from taps.plumbing.cli import run
@@ -39,21 +40,17 @@ _BATCH = 256  # conversations tokenised at once: the tokenizer's threads are bus
 
 @dataclass(kw_only=True)
 class Selection:
-    """What became of a corpus.
+    """What was taken of a corpus.
 
     Attributes:
+        audit: What became of every conversation.
         ids: Of the kept conversations, in order.
         rows: Of the kept conversations, in order.
-        dropped: Reason -> {"count", "example": id of the first}.
     """
 
+    audit: Audit
     ids: list[str] = field(default_factory=list)
     rows: list[TokenRow] = field(default_factory=list)
-    dropped: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def drop(self, id_: str, reason: str) -> None:
-        """Counts a dropped conversation."""
-        self.dropped.setdefault(reason, {"count": 0, "example": id_})["count"] += 1
 
 
 def seeded_order(ids: Sequence[str], seed: int) -> list[int]:
@@ -65,6 +62,7 @@ def select(
     conversations: Sequence[Mapping[str, Any]],
     chat: ChatTokenizer,
     *,
+    source: str = "corpus",
     seed: int,
     max_length: int,
     max_tokens: int | None = None,
@@ -75,12 +73,13 @@ def select(
     Args:
         conversations: {"id", "turns"} each, ids unique.
         chat: The target's tokenizer.
+        source: Names the corpus in the audit.
         seed: Of the order.
         max_length: Tokens kept of each conversation.
         max_tokens: Conversations are taken until this many tokens are reached; the last one may exceed it.
         max_rows: Conversations are taken until there are this many.
     """
-    selection, num_tokens = Selection(), 0
+    selection, num_tokens = Selection(audit=Audit(source=source)), 0
     order = [conversations[i] for i in seeded_order([row["id"] for row in conversations], seed)]
     for conversation, row in _encoded(order, chat, max_length):
         full = (max_rows is not None and len(selection.rows) >= max_rows) or (
@@ -89,14 +88,15 @@ def select(
         if full:
             break
         if isinstance(row, Reason):
-            selection.drop(conversation["id"], row)
+            selection.audit.drop(row, conversation["id"])
             continue
+        selection.audit.keep()
+        selection.audit.changed["cut at the maximal length"] += row.truncated
         selection.ids.append(conversation["id"])
         selection.rows.append(row)
         num_tokens += len(row.tokens)
-    seen = len(selection.rows) + sum(entry["count"] for entry in selection.dropped.values())
-    for conversation in order[seen:]:
-        selection.drop(conversation["id"], BEYOND_SIZE)
+    for conversation in order[selection.audit.read :]:
+        selection.audit.drop(BEYOND_SIZE, conversation["id"])
     return selection
 
 
@@ -144,14 +144,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     selection = select(
         conversations,
         chat,
+        source=options.corpus.name,
         seed=options.seed,
         max_length=options.max_length,
         max_tokens=options.max_tokens,
         max_rows=options.max_rows,
     )
     if not selection.rows:
-        reasons = ", ".join(f"{reason} {entry['count']}" for reason, entry in selection.dropped.items())
-        raise TapsError(options.corpus, "no conversation can be used", found=reasons or "an empty corpus")
+        raise TapsError(options.corpus, f"no conversation can be used ({selection.audit})")
     tensors = to_tensors(selection.rows)
     origin = provenance(
         stage="taps.tokenise", inputs={"target": options.target, "corpus": options.corpus}, seed=options.seed
@@ -171,24 +171,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             "seed": options.seed,
         },
     )
-    write_json(options.audit, audit(options.corpus, selection, len(conversations)), kind="audit", provenance=origin)
-    print(
-        f"{options.output}: {len(selection.rows)} conversations, {len(tensors['tokens'])} tokens, "
-        f"{int(tensors['supervised'].sum())} supervised"
-    )
-
-
-def audit(corpus: Path, selection: Selection, read: int) -> dict[str, Any]:
-    """Returns the audit of one corpus; `read` conversations came in."""
-    truncated = sum(row.truncated for row in selection.rows)
-    supervised = sum(int(row.supervised.sum()) for row in selection.rows)
-    return {
-        "source": corpus.name,
-        "read": read,
-        "kept": len(selection.rows),
-        "dropped": selection.dropped,
-        "notes": [f"{truncated} kept conversations cut at the maximal length", f"{supervised} supervised tokens"],
-    }
+    size = f"{len(tensors['tokens'])} tokens, {int(tensors['supervised'].sum())} of them supervised"
+    selection.audit.notes.append(size)
+    write_json(options.audit, selection.audit.content(), kind="audit", provenance=origin)
+    print(f"{selection.audit}; {size}")
 
 
 def _vocab_size(target: Path) -> int:

@@ -153,6 +153,16 @@ def test_end_of_turn_that_is_not_the_eos_token_is_supervised():
     assert spans(chat, encode(chat, [QUESTION, ANSWER])) == ["It is four.<|im_start|>"]
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_answer_that_was_broken_off_has_no_end_of_turn(chats, family):
+    whole = encode(chats[family], TWO_TURNS)
+    cut = encode(chats[family], [*TWO_TURNS[:-1], TWO_TURNS[-1] | {"cut": True}])
+    end = int(whole.supervised.nonzero()[0][-1])
+    assert whole.tokens[end] == chats[family].tokenizer.eos_token_id
+    assert cut.tokens.tolist() == whole.tokens[:end].tolist()
+    assert cut.supervised.tolist() == whole.supervised[:end].tolist()
+
+
 def test_prompts_end_where_the_answer_begins(chats):
     for family, chat in chats.items():
         row = encode(chat, [QUESTION, ANSWER])

@@ -31,14 +31,10 @@ def chat():
     return ChatTokenizer(make_tokenizer("chatml"))
 
 
-def count(selection) -> int:
-    return len(selection.rows) + sum(entry["count"] for entry in selection.dropped.values())
-
-
 def test_reasons_and_examples(chat):
     selection = tokenise.select(CORPUS, chat, seed=0, max_length=128)
-    assert len(selection.rows) == 30
-    assert selection.dropped == {
+    assert len(selection.rows) == selection.audit.kept == 30
+    assert selection.audit.dropped == {
         "special_token_in_text": {"count": 1, "example": "row30"},
         "refused_by_template": {"count": 1, "example": "row31"},
         "no_supervised_token": {"count": 1, "example": "row32"},
@@ -53,7 +49,7 @@ def test_a_larger_size_extends_a_smaller_one_and_all_rows_are_counted(chat, size
         tokenise.select(CORPUS, chat, seed=3, max_length=128, **{unit: size * scale}) for size in sorted(sizes)
     )
     assert large.ids[: len(small.ids)] == small.ids
-    assert count(small) == count(large) == len(CORPUS)
+    assert small.audit.read == large.audit.read == len(CORPUS)
     if unit == "max_rows":
         assert len(small.rows) == min(min(sizes), 30)
     else:
@@ -105,6 +101,6 @@ def test_an_unusable_corpus_is_one_clear_error(tmp_path):
     write_jsonl(tmp_path / "c.jsonl", CORPUS[30:32], kind="corpus", provenance={})
     arguments = ["--target", target, "--corpus", tmp_path / "c.jsonl", "--max-length", 8, "--seed", 0]
     arguments += ["--output", tmp_path / "o.safetensors", "--audit", tmp_path / "audit.json"]
-    with pytest.raises(TapsError, match=r"no conversation can be used.*special_token_in_text 1"):
+    with pytest.raises(TapsError, match=r"no conversation can be used \(c.jsonl: read 2.*special_token_in_text 1"):
         tokenise.main([str(argument) for argument in arguments])
     assert not (tmp_path / "o.safetensors").exists()

@@ -21,7 +21,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,8 @@ import numpy as np
 
 from taps.plumbing.errors import TapsError
 
-Turns = Sequence[Mapping[str, str]]  # {"role": "system|user|assistant", "text": str} each
+Turns = Sequence[Mapping[str, Any]]
+"""{"role": "system|user|assistant", "text": str} each; the last one may say "cut": true, if it was broken off."""
 
 
 class Reason(StrEnum):
@@ -61,6 +62,7 @@ class TokenRow:
 class _Rendered:
     text: str
     spans: list[tuple[int, int]]  # characters of each assistant turn: [begin, end)
+    cut: bool = False  # whether the last turn was broken off, so that its end-of-turn token is nobody's
 
 
 class ChatTokenizer:
@@ -155,9 +157,11 @@ class ChatTokenizer:
         if not turns or turns[0]["role"] == "assistant":  # templates may not be asked for an empty prefix
             return Reason.REFUSED_BY_TEMPLATE
         try:
-            return self._marked(turns) if self._marks_generation else self._chained(turns)
+            rendered = self._marked(turns) if self._marks_generation else self._chained(turns)
         except TemplateError:
             return Reason.REFUSED_BY_TEMPLATE
+        cut = bool(turns[-1].get("cut"))
+        return rendered if isinstance(rendered, Reason) else replace(rendered, cut=cut)
 
     def _marked(self, turns: Turns) -> _Rendered:
         """Returns text and spans as the template's own generation blocks name them."""
@@ -221,7 +225,10 @@ class ChatTokenizer:
                 found=repr(rendered.text[:80]),
                 remedy="mend its generation blocks",
             )
-        kept, supervised = tokens[:max_length], supervised[:max_length]
+        if rendered.cut:
+            tokens = tokens[: np.flatnonzero(supervised)[-1]]
+        kept = tokens[:max_length]
+        supervised = supervised[: len(kept)]
         if not supervised.any():
             return Reason.NO_SUPERVISED_TOKEN
         return TokenRow(tokens=kept, supervised=supervised, truncated=len(kept) < len(tokens))
