@@ -52,8 +52,9 @@ class Shard:
         num_rows: Rows in it.
         num_tokens: Tokens of these rows.
         digest: Of its data; empty while it is only planned.
-        max_logit_difference: Largest |lm_head(feature) - the target's own logit| over the rows checked.
-        argmax_agreement: Share of the positions checked at which both name the same most likely token.
+        num_positions_checked: Positions at which lm_head(feature) was compared with the target's own logits.
+        num_equal_argmax: Those at which both name the same most likely token.
+        max_logit_difference: Largest absolute difference found.
     """
 
     file: str
@@ -61,8 +62,9 @@ class Shard:
     num_rows: int
     num_tokens: int
     digest: str = ""
+    num_positions_checked: int = 0
+    num_equal_argmax: int = 0
     max_logit_difference: float = 0.0
-    argmax_agreement: float = 1.0
 
     @property
     def row_range(self) -> range:
