@@ -160,6 +160,12 @@ def test_refuses_what_the_inputs_do_not_give(tmp_path: Path, recorded: Recorded,
     assert not (tmp_path / "out.parquet").exists()
 
 
+def test_refuses_a_bank_without_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--bank", "math.safetensors"])
+    assert "expected NAME=PATH" in capsys.readouterr().err
+
+
 def test_refuses_a_bank_of_another_trace(tmp_path: Path, recorded: Recorded) -> None:
     (tmp_path / "other").mkdir()
     trace, _ = recorded.write(tmp_path, ("math", "chat"), ids=IDS, turns=TURNS)
