@@ -1,0 +1,266 @@
+"""Corpus -> the same questions answered by the target itself, to train a draft model on the target's own words.
+
+    python -m taps.regenerate --target results/laptop/target --corpus results/laptop/corpora/chat.jsonl \\
+        --temperature 0.7 --seed 0 --max-new-tokens 256 --max-tokens 60000 \\
+        --output results/laptop/regenerated/chat.jsonl --audit results/laptop/regenerated/chat.audit.json
+
+The user turns are kept, each is answered after the target's own previous answers. Conversations are taken in the order
+of `taps.tokenise`, so with the same seed and size both take the same ones. Sampling is seeded per (conversation, turn).
+
+A conversation ends early where a turn cannot be answered (template, context, empty answer) and where an answer reaches
+`--max-new-tokens`; that last turn says `"cut": true`, and no end of turn is taught after it. A conversation without any
+answer is dropped with its reason. What is finished is kept in `<output>.journal`: a killed run goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from taps.data.audit import Audit
+from taps.data.chat import ChatTokenizer, Reason, TokenRow
+from taps.plumbing.artefacts import digest_of, provenance, read_jsonl, write_json, write_jsonl
+from taps.plumbing.cli import run
+from taps.plumbing.errors import TapsError
+from taps.plumbing.journal import Journal
+from taps.plumbing.progress import progress
+from taps.tokenise import BEYOND_SIZE, seeded_order
+
+if TYPE_CHECKING:
+    from taps.decoding.warp import Sampling
+    from taps.model.target import Target
+
+PROMPT_TOO_LONG, EMPTY_ANSWER, CUT = "prompt_too_long", "empty_answer", "answer_cut"
+_CHUNK = 4  # batches between two entries of the journal; within a chunk, prompts of like length share a batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answering:
+    """How answers are made.
+
+    Attributes:
+        sampling: How tokens are picked.
+        seed: Decides the draws at temperature > 0.
+        max_new_tokens: Most tokens per answer.
+        batch_size: Prompts decoded together.
+    """
+
+    sampling: Sampling
+    seed: int
+    max_new_tokens: int
+    batch_size: int
+
+
+def answer(
+    target: Target,
+    chat: ChatTokenizer,
+    conversations: Sequence[Mapping[str, Any]],
+    options: Answering,
+) -> list[tuple[list[dict[str, Any]], str | None]]:
+    """Returns (turns, reason) of each conversation: what was said, and why it ended early, if it did.
+
+    Args:
+        target: Who answers.
+        chat: Its tokenizer.
+        conversations: {"id", "turns"} each; assistant turns are left out.
+        options: How.
+    """
+    said = [[dict(turn) for turn in row["turns"][:1] if turn["role"] == "system"] for row in conversations]
+    questions = [[dict(turn) for turn in row["turns"] if turn["role"] == "user"] for row in conversations]
+    ended: dict[int, str] = {}
+    for number in range(max(map(len, questions), default=0)):
+        due = [i for i in range(len(conversations)) if i not in ended and number < len(questions[i])]
+        prompts = chat.encode_prompts([*said[i], questions[i][number]] for i in due)
+        ready: list[tuple[int, list[int]]] = []
+        for i, prompt in zip(due, prompts, strict=True):
+            if isinstance(prompt, Reason):
+                ended[i] = prompt
+            elif len(prompt) >= target.max_length:
+                ended[i] = PROMPT_TOO_LONG
+            else:
+                ready.append((i, prompt))
+        ready.sort(key=lambda pair: len(pair[1]))
+        for batch in _batches(ready, options.batch_size):
+            ids = [conversations[i]["id"] for i, _ in batch]
+            replies = _replies(target, [prompt for _, prompt in batch], ids, number, options)
+            for (i, _), reply in zip(batch, replies, strict=True):
+                if not reply["text"].strip():
+                    ended[i] = EMPTY_ANSWER
+                    continue
+                said[i] += [questions[i][number], reply]
+                if "cut" in reply:
+                    ended[i] = CUT
+    return [(turns, ended.get(i)) for i, turns in enumerate(said)]
+
+
+def _replies(
+    target: Target, prompts: list[list[int]], ids: list[str], number: int, options: Answering
+) -> list[dict[str, Any]]:
+    """Returns the assistant turns that follow the prompts; `number` counts the questions of a conversation."""
+    from taps.decoding.warp import uniforms
+    from taps.model.sampler import continue_batch
+
+    answers = continue_batch(
+        target,
+        prompts,
+        sampling=options.sampling,
+        uniforms=[uniforms(options.seed, id_, number, options.max_new_tokens) for id_ in ids]
+        if options.sampling.temperature > 0
+        else None,
+        max_new_tokens=options.max_new_tokens,
+    )
+    replies: list[dict[str, Any]] = []
+    for reply in answers:
+        text = str(target.tokenizer.decode(reply.tokens, skip_special_tokens=True))
+        whole = {"role": "assistant", "text": text}
+        replies.append(whole if reply.finish == "eos" else whole | {"text": text.rstrip("\ufffd"), "cut": True})
+    return replies
+
+
+def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def count_tokens(chat: ChatTokenizer, rows: Sequence[Mapping[str, Any]], max_length: int | None) -> int:
+    """Returns the tokens that `taps.tokenise` will find in regenerated conversations."""
+    encoded = chat.encode((row["turns"] for row in rows), max_length=max_length)
+    return sum(len(row.tokens) for row in encoded if isinstance(row, TokenRow))
+
+
+def regenerate(
+    target: Target,
+    chat: ChatTokenizer,
+    conversations: Sequence[Mapping[str, Any]],
+    journal: Journal,
+    options: Answering,
+    *,
+    max_rows: int | None = None,
+    max_tokens: int | None = None,
+    max_length: int | None = None,
+) -> None:
+    """Fills the journal until the size is reached, one entry {"rows", "endings", "num_tokens"} per chunk.
+
+    Chunks of conversations are the same in every run: a run that was killed gives what an undisturbed one gives.
+
+    Args:
+        target: Who answers.
+        chat: Its tokenizer.
+        conversations: In the order in which they are taken.
+        journal: Holds what is finished.
+        options: How.
+        max_rows: Conversations taken; all by default.
+        max_tokens: No chunk is begun once this many tokens are reached.
+        max_length: Tokens counted per conversation.
+    """
+    chunks = list(_batches(conversations[:max_rows], _CHUNK * options.batch_size))
+    bar = progress(total=max_tokens, what="regenerate", unit="tok")
+    bar.update(sum(entry["num_tokens"] for entry in journal.entries))
+    for chunk in chunks[len(journal.entries) :]:
+        if max_tokens is not None and sum(entry["num_tokens"] for entry in journal.entries) >= max_tokens:
+            break
+        outcomes = answer(target, chat, chunk, options)
+        rows, endings = [], []
+        for conversation, (turns, reason) in zip(chunk, outcomes, strict=True):
+            answered = any(turn["role"] == "assistant" for turn in turns)
+            endings.append([conversation["id"], answered, reason])
+            if answered:
+                rows.append({"id": conversation["id"], "turns": turns})
+        num_tokens = count_tokens(chat, rows, max_length)
+        journal.append({"rows": rows, "endings": endings, "num_tokens": num_tokens})
+        bar.update(num_tokens)
+    bar.close()
+
+
+def to_audit(source: str, entries: Sequence[Mapping[str, Any]], beyond: Sequence[str]) -> Audit:
+    """Returns what became of every conversation.
+
+    Args:
+        source: Name of the corpus.
+        entries: Of the journal.
+        beyond: Ids of the conversations that were not reached.
+    """
+    audit = Audit(source=source)
+    for entry in entries:
+        for id_, answered, reason in entry["endings"]:
+            if not answered:
+                audit.drop(reason or "no_question", id_)
+                continue
+            audit.keep()
+            if reason is not None:
+                audit.changed[f"ended early, {reason}"] += 1
+    for id_ in beyond:
+        audit.drop(BEYOND_SIZE, id_)
+    return audit
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the command line of this stage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m taps.regenerate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--target", type=Path, required=True, help="folder of the target model")
+    add("--corpus", type=Path, required=True, help="JSONL of taps.corpus")
+    add("--temperature", type=float, default=0.0, help="0 = greedy (default: %(default)s)")
+    add("--top-p", type=float, default=1.0, help="nucleus mass (default: %(default)s)")
+    add("--top-k", type=int, default=0, help="most likely tokens kept, 0 = all (default: %(default)s)")
+    add("--seed", type=int, required=True, help="seed of the order (as in taps.tokenise) and of the draws")
+    add("--max-new-tokens", type=int, default=512, help="most tokens per answer (default: %(default)s)")
+    add("--max-rows", type=int, help="answer this many conversations; all by default")
+    add("--max-tokens", type=int, help="stop once this many tokens are there to be tokenised")
+    add("--max-length", type=int, help="as in taps.tokenise: tokens counted of each conversation")
+    add("--batch-size", type=int, default=32, help="prompts decoded together (default: %(default)s)")
+    add("--dtype", default="float32", choices=("float32", "bfloat16"), help="compute dtype")
+    add("--device", default="cpu", help="torch device (default: %(default)s)")
+    add("--trust-remote-code", action="store_true", help="run code shipped with the model")
+    add("--output", type=Path, required=True, help="JSONL to write")
+    add("--audit", type=Path, required=True, help="JSON to write: read = kept + dropped, with reasons")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Regenerates one corpus."""
+    arguments = build_parser().parse_args(argv)
+    import torch
+
+    from taps.decoding.warp import Sampling
+    from taps.model.target import load_target
+
+    corpus = read_jsonl(arguments.corpus, kind="corpus")
+    order = [corpus[i] for i in seeded_order([row["id"] for row in corpus], arguments.seed)]
+    options = Answering(
+        sampling=Sampling(temperature=arguments.temperature, top_p=arguments.top_p, top_k=arguments.top_k),
+        seed=arguments.seed,
+        max_new_tokens=arguments.max_new_tokens,
+        batch_size=arguments.batch_size,
+    )
+    size = {name: getattr(arguments, name) for name in ("max_rows", "max_tokens", "max_length")}
+    facts = asdict(options) | size | {"dtype": arguments.dtype, "device": arguments.device}
+    inputs = {"target": arguments.target, "corpus": arguments.corpus}
+    settings = facts | {name: digest_of(path) for name, path in inputs.items()}
+    journal = Journal(arguments.output.with_name(arguments.output.name + ".journal"), settings)
+    target = load_target(
+        arguments.target,
+        dtype=getattr(torch, arguments.dtype),
+        device=arguments.device,
+        trust_remote_code=arguments.trust_remote_code,
+    )
+    chat = ChatTokenizer(target.tokenizer, eos_ids=target.eos_ids, where=arguments.target)
+    regenerate(target, chat, order, journal, options, **size)
+    rows = [row for entry in journal.entries for row in entry["rows"]]
+    reached = sum(len(entry["endings"]) for entry in journal.entries)
+    audit = to_audit(arguments.corpus.name, journal.entries, [row["id"] for row in order[reached:]])
+    if not rows:
+        raise TapsError(arguments.corpus, f"no conversation was answered ({audit})")
+    origin = provenance(stage="taps.regenerate", inputs=inputs, **facts)
+    write_jsonl(arguments.output, rows, kind="corpus", provenance=origin)
+    write_json(arguments.audit, audit.content(), kind="audit", provenance=origin)
+    journal.remove()
+    print(f"{audit}; {sum(entry['num_tokens'] for entry in journal.entries)} tokens")
+
+
+if __name__ == "__main__":
+    run(main)
