@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taps.plumbing.artefacts import provenance, sha256_of, write_json
+from taps.model.target_folder import finish_target, save_model, write_plain_json
+from taps.plumbing.artefacts import digest_of
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import atomic_folder, link
@@ -60,15 +61,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             convert_gguf(source, folder)
         else:
             adopt_folder(source, folder, trust_remote_code=arguments.trust_remote_code)
-        tokenizer = settle_chat_template(
-            folder, template=arguments.chat_template, trust_remote_code=arguments.trust_remote_code
+        finish_target(
+            folder,
+            stage="taps.prepare_target",
+            facts={"source": {"name": source.name, "digest": digest_of(source)}},
+            template=arguments.chat_template,
+            trust_remote_code=arguments.trust_remote_code,
         )
-        facts = {
-            "source": {"name": source.name, "sha256": sha256_of(source) if source.is_file() else None},
-            "eos_ids": settle_eos(folder, tokenizer),
-            "files": {file.name: sha256_of(file) for file in sorted(folder.iterdir())},
-        }
-        write_json(folder / "provenance.json", facts, kind="target", provenance=provenance(stage="taps.prepare_target"))
 
 
 def find_source(source: Path) -> Path:
@@ -151,11 +150,7 @@ def convert_gguf(source: Path, folder: Path) -> None:
     # The weights are plain by now; transformers still refuses to save them, and later loads would dequantise again.
     del model.config.quantization_config
     model.hf_quantizer = None  # type: ignore[assignment]
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    for file in folder.iterdir():
-        file.chmod(0o644)
-    forget_origin(folder)
+    save_model(model, tokenizer, folder)
 
 
 def read_pre_tokenizer_name(source: Path) -> str:
@@ -179,15 +174,6 @@ def restore_pre_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
-
-
-def forget_origin(folder: Path) -> None:
-    """Removes the source's path from the written configs: equal inputs give byte-equal folders anywhere."""
-    for name in ("config.json", "tokenizer_config.json"):
-        content = json.loads((folder / name).read_text(encoding="utf-8"))
-        for key in ("_name_or_path", "name_or_path", "_model_name_or_path", "gguf_file", "local_files_only"):
-            content.pop(key, None)
-        _write_plain_json(folder / name, content)
 
 
 # --- Hugging Face folders --------------------------------------------------------------------------------------------
@@ -255,73 +241,8 @@ def convert_pickled_weights(source: Path, folder: Path) -> bool:
         num_bytes += sum(value.nbytes for value in tensors.values())
     if len(files) > 1:
         index = {"metadata": {"total_size": num_bytes}, "weight_map": weight_map}
-        _write_plain_json(folder / "model.safetensors.index.json", index)
+        write_plain_json(folder / "model.safetensors.index.json", index)
     return bool(files)
-
-
-# --- chat template and stop tokens -----------------------------------------------------------------------------------
-
-_PROBE = [{"role": "user", "content": "ping"}, {"role": "assistant", "content": "pong"}]
-
-
-def settle_chat_template(folder: Path, *, template: Path | None, trust_remote_code: bool) -> PreTrainedTokenizerBase:
-    """Returns the folder's tokenizer after making sure that tokenizer.json and a working chat template lie there.
-
-    Raises:
-        TapsError: no tokenizer, no template, or one that cannot render a conversation.
-    """
-    from jinja2 import TemplateError
-    from transformers import AutoTokenizer
-
-    if template is not None:
-        if not template.is_file():
-            raise TapsError(f"--chat-template {template}", "no such file")
-        shutil.copyfile(template, folder / "chat_template.jinja")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError, ImportError) as error:
-        raise TapsError(folder.name, "no usable tokenizer", found=str(error).splitlines()[0]) from error
-    if not (folder / "tokenizer.json").exists():
-        tokenizer.save_pretrained(folder)
-    if not tokenizer.chat_template:
-        raise TapsError(
-            "--source", "its tokenizer has no chat template", remedy="give one with --chat-template FILE.jinja"
-        )
-    try:
-        rendered = tokenizer.apply_chat_template(_PROBE, tokenize=False)
-    except TemplateError as error:
-        raise TapsError("chat template", "cannot render a conversation", found=str(error)) from error
-    if "ping" not in rendered or "pong" not in rendered:
-        raise TapsError("chat template", "drops what was said", expected="ping and pong", found=repr(rendered))
-    return tokenizer
-
-
-def settle_eos(folder: Path, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Returns the ids that end an answer, ascending, and records them in the folder's generation_config.json.
-
-    They are the model's own and the special token that the chat template puts after an assistant turn: several released
-    models list only the former, and then generate on and on.
-    """
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    path = folder / "generation_config.json"
-    generation = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    declared = generation.get("eos_token_id", config.get("eos_token_id"))
-    eos_ids = set(declared if isinstance(declared, list) else [] if declared is None else [declared])
-    ending = str(tokenizer.apply_chat_template(_PROBE, tokenize=False)).rpartition("pong")[2]
-    ids = tokenizer(ending, add_special_tokens=False).input_ids
-    if ids and ids[0] in tokenizer.all_special_ids:
-        eos_ids.add(ids[0])
-    if not eos_ids:
-        raise TapsError(
-            "--source", "no stop token", expected="eos_token_id in generation_config.json or in the chat template"
-        )
-    found = sorted(eos_ids)
-    _write_plain_json(path, {**generation, "eos_token_id": found[0] if len(found) == 1 else found})
-    return found
-
-
-def _write_plain_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
