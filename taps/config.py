@@ -1,6 +1,7 @@
 """What a study may say: one check of the whole config before anything runs, one clear line for the first fault.
 
-    python -m taps.config config.yaml          # prints "config.yaml: ok" or the fault
+    python -m taps.config config.yaml                                                        # "ok" or the fault
+    python -m taps.config workflow/studies/paper.yaml workflow/studies/scaling_qwen3_4b.yaml # later files override
 
 Pure and light (no torch, no pandas), because the Snakefile imports it. Three steps, in this order:
 schema (keys, types, ranges, defaults filled in), references (names that must be known elsewhere in the file), sums.
@@ -346,21 +347,42 @@ def averages_of(config: Mapping[str, Any], method: str) -> list[str]:
 def build_parser() -> argparse.ArgumentParser:
     """Returns the parser of `python -m taps.config`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path, help="study to check, e.g. config.yaml or workflow/studies/paper.yaml")
+    parser.add_argument("files", type=Path, nargs="+", help="study to check; later files override keys of earlier ones")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Checks a study's config and says so."""
-    arguments = build_parser().parse_args(argv)
-    try:
-        config = yaml.safe_load(arguments.file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise TapsError(arguments.file, "cannot be read", found=" ".join(str(error).split())) from None
-    if not isinstance(config, dict):
-        raise TapsError(arguments.file, "not a study", expected="a mapping of keys", found=type(config).__name__)
-    validate(config, file=str(arguments.file), root=SCHEMA.parent.parent.parent)
-    print(f"{arguments.file}: ok")
+    files = build_parser().parse_args(argv).files
+    name = " + ".join(map(str, files))
+    validate(read(files), file=name, root=SCHEMA.parent.parent.parent)
+    print(f"{name}: ok")
+
+
+def read(files: Sequence[Path]) -> dict[str, Any]:
+    """Returns the files' keys, later files overriding earlier ones key by key, as Snakemake merges --configfile.
+
+    Raises:
+        TapsError: a file that is missing, not YAML, or not a mapping.
+    """
+    merged: dict[str, Any] = {}
+    for file in files:
+        try:
+            config = yaml.safe_load(file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise TapsError(file, "cannot be read", found=error) from None
+        if not isinstance(config, dict):
+            raise TapsError(file, "not a study", expected="a mapping of keys", found=type(config).__name__)
+        merged = _merge(merged, config)
+    return merged
+
+
+def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in changes.items():
+        inner = merged.get(key)
+        merged[key] = _merge(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
+    return merged
 
 
 if __name__ == "__main__":

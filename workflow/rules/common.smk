@@ -15,10 +15,11 @@ from taps.plumbing.lease import hold_file
 
 use_checkout(Path(workflow.basedir))
 
-CONFIG_FILE = os.path.relpath(workflow.configfiles[0], workflow.basedir)
+CONFIG_FILES = workflow.config_settings.configfiles or workflow.configfiles
+CONFIG_NAME = " + ".join(os.path.relpath(file, workflow.basedir) for file in CONFIG_FILES)
 
 try:
-    config = validate(config, file=CONFIG_FILE, root=Path(workflow.basedir))
+    config = validate(config, file=CONFIG_NAME, root=Path(workflow.basedir))
 except TapsError as error:
     sys.exit(f"error: {error}")
 
@@ -293,7 +294,8 @@ def calibration(wildcards):
 
 
 def combined_drafters(wildcards):
-    return sorted({mixture for group in config["strategies"]["combinations"] for mixture in group})
+    named = {mixture for group in config["strategies"]["combinations"] for mixture in group}
+    return sorted(named.intersection(mixtures_of(config, wildcards.method)))
 
 
 def calibration_traces(wildcards):
@@ -319,10 +321,12 @@ def replays():
 
 def strategies(wildcards):
     """Returns the replayed variants as one JSON list of {strategy, drafters, num_draft_tokens}."""
-    names, groups = config["strategies"]["names"], config["strategies"]["combinations"]
-    variants = [(name, [drafter]) for name in names if name in ONE_DRAFTER for drafter in drafters_of(wildcards)]
-    variants += [(name, group) for name in names if name not in ONE_DRAFTER for group in groups]
-    return json.dumps([{"strategy": name, "drafters": group} for name, group in variants])
-
-
-ONE_DRAFTER = ("single", "single_double")
+    drafters, variants = drafters_of(wildcards), []
+    for name in config["strategies"]["names"]:
+        groups = [group for group in config["strategies"]["combinations"] if set(group) <= set(drafters)]
+        if name in ("single", "single_double"):
+            groups = [[drafter] for drafter in drafters]
+        swept = DRAFTING["budgets"] if name in ("single", "merged_matched", "merged_dedup", "merged_concat") else []
+        budgets = sorted({DRAFTING["num_draft_tokens"], *swept})
+        variants += [{"strategy": name, "drafters": group, "num_draft_tokens": budgets} for group in groups]
+    return json.dumps(variants)
