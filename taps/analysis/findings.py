@@ -72,7 +72,7 @@ class Findings:
     def benchmarks(self, where: Where) -> list[str]:
         """Returns the benchmarks replayed under a condition, `mean` left out."""
         frame = self.at("acceptance_length", where)
-        return sorted(set(frame["benchmark"]) - {"mean"}, key=_benchmark_order)
+        return sorted(set(frame["benchmark"]) - {"mean"}, key=names.benchmark_order)
 
     def at(self, name: str, where: Where) -> pd.DataFrame:
         """Returns a table's rows under a condition, at the main budget where the table has budgets."""
@@ -117,11 +117,6 @@ class Findings:
                 return None
             frame = frame[frame[column] == wanted]
         return None if frame.empty else frame.iloc[0]
-
-
-def _benchmark_order(benchmark: str) -> tuple[int, str]:
-    known = list(names.BENCHMARK_TITLES)
-    return (known.index(benchmark) if benchmark in known else len(known) - 1.5, benchmark)  # type: ignore[return-value]
 
 
 def sample_text(frame: pd.DataFrame) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pandas as pd
+
 BENCHMARK_TITLES = {
     "mt_bench": "MT-Bench",
     "gsm8k": "GSM8K",
@@ -114,6 +116,11 @@ def chat_weight(drafters: str) -> float | None:
     return float(drafters.removeprefix("averaged_")) if _SWEPT.fullmatch(drafters) else None
 
 
+def is_sweep(drafters: pd.Series) -> pd.Series:
+    """Returns for each row whether its drafter is a point of the averaging sweep other than the middle."""
+    return drafters.map(lambda name: name != "averaged" and chat_weight(str(name)) is not None).astype(bool)
+
+
 def published_benchmark(benchmark: str) -> str:
     """Returns the published benchmark whose cell is shown beside ours: its own, or the one it stands in for."""
     return STAND_INS.get(benchmark, benchmark)
@@ -122,3 +129,21 @@ def published_benchmark(benchmark: str) -> str:
 def is_math(benchmark: str) -> bool:
     """Returns whether the math specialist is the matched one."""
     return benchmark not in CHAT_BENCHMARKS
+
+
+def benchmark_order(benchmark: str) -> tuple[int, str]:
+    """Returns a sort key: the paper's order, unknown benchmarks behind, `mean` last."""
+    known = list(BENCHMARK_TITLES)
+    if benchmark == "mean":
+        return len(known) + 1, ""
+    return (known.index(benchmark) if benchmark in known else len(known)), benchmark
+
+
+def row_order(strategy: str, drafters: str) -> tuple[int, int, str, str]:
+    """Returns a sort key: the paper's variants in its order, then the other strategies, unknown ones last."""
+    variants = list(PUBLISHED_VARIANTS)
+    if (strategy, drafters) in variants:
+        return 0, variants.index((strategy, drafters)), "", ""
+    known = list(_STRATEGY_TITLES)
+    plain = strategy.removesuffix("_calibrated")
+    return 1, (known.index(plain) if plain in known else len(known)), strategy, drafters

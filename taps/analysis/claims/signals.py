@@ -76,10 +76,10 @@ def _matched_share(found: Findings, where: Where, row: Row, benchmark: str, unit
 
 @claim("C18")
 def confidence_picks_the_matched_drafter(found: Findings, where: Where) -> Iterator[Step]:
-    """Routing by confidence per answer picks the matched drafter in more than CLEAR_SHARE of the answers."""
+    """Routing by confidence per answer picks the matched drafter in more than CLEAR_SHARE of the questions."""
     for benchmark in found.benchmarks(where):
-        what = f"answers routed to the matched drafter − {CLEAR_SHARE:g} %, {names.benchmark_title(benchmark)}"
-        share = _matched_share(found, where, ROUTED_TURN, benchmark, "answers")
+        what = f"questions routed to the matched drafter − {CLEAR_SHARE:g} %, {names.benchmark_title(benchmark)}"
+        share = _matched_share(found, where, ROUTED_TURN, benchmark, "questions")
         if share is None:
             yield f"{what}: not replayed"
         else:

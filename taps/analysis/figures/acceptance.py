@@ -1,0 +1,258 @@
+"""Figures of acceptance length: per benchmark with intervals, beside the published, against node budget, the sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from taps.analysis import names, published
+from taps.analysis.claims.registry import CHAT, MATH, VARIANTS
+from taps.analysis.figures.style import GREY, INK, Picture, condition_title, grid, legend_below, look
+from taps.analysis.findings import Findings, Row, Where, sample_text
+
+_TAU = "Acceptance length is emitted tokens per cycle, pooled over all cycles, the target's own token included."
+_BARS = "Bars are 95 % intervals from resampling questions."
+# Rows of the overview figure below the paper's seven, in the order drawn.
+_OURS = ("routed_entropy_step", "routed_history", "merged_dedup", "merged_matched", "merged_adaptive", "oracle")
+_CURVES = (MATH, CHAT, *(Row(f"merged_{kind}", names.PAIR) for kind in ("matched", "dedup", "concat")))
+
+
+def pictures(found: Findings) -> Iterator[Picture]:
+    """Yields the figures that the tables allow."""
+    if found.table("acceptance_length").empty:
+        return
+    yield acceptance_length(found)
+    for picture in (beside_published(found), node_budget(found), averaging_sweep(found)):
+        if picture is not None:
+            yield picture
+
+
+def acceptance_length(found: Findings) -> Picture:
+    """Returns the forest plot of every row on every benchmark, one column per benchmark, one line per condition."""
+    rows = [*VARIANTS, *(Row(strategy, names.PAIR) for strategy in _OURS)]
+    rows += [Row("single_double", name) for name in names.SPECIALISTS]
+    frame = found.table("acceptance_length")
+    rows = [row for row in rows if _select(frame, row).any()]
+    benchmarks = _benchmarks(found)
+    figure, panels = grid(len(benchmarks), columns=len(benchmarks), height_in=1.1 + 0.32 * len(rows), sharey=True)
+    for panel, benchmark in zip(panels, benchmarks, strict=True):
+        for index, where in enumerate(found.conditions):
+            offset = 0.18 * (index - (len(found.conditions) - 1) / 2)
+            _forest(panel, found.at("acceptance_length", where), rows, benchmark, where, offset)
+        panel.set_title(names.benchmark_title(benchmark))
+        panel.set_xlabel("acceptance length")
+    panels[0].set_yticks(range(len(rows)), [row.title for row in rows])
+    panels[0].invert_yaxis()
+    legend_below(figure, panels)
+    best = _best_by_benchmark(found, rows)
+    return Picture(
+        name="acceptance_length",
+        title="Acceptance length per benchmark",
+        caption=f"{_TAU} {_BARS} Merged with all nodes and one drafter with double budget verify twice the nodes of "
+        f"the other rows. {sample_text(_at_main_budget(found))}",
+        alt=f"Dot plot of acceptance length with intervals, one panel per benchmark. Longest rows: {best}.",
+        figure=figure,
+    )
+
+
+def _forest(panel: Axes, frame: pd.DataFrame, rows: list[Row], benchmark: str, where: Where, offset: float) -> None:
+    colour, marker = _condition_look(where)
+    frame = frame[frame["benchmark"] == benchmark]
+    label = condition_title(where.temperature, where.method)
+    for position, row in enumerate(rows):
+        for tau, low, high in frame.loc[_select(frame, row), ["tau", "tau_low", "tau_high"]].to_numpy():
+            panel.errorbar(
+                tau,
+                position + offset,
+                xerr=[[tau - low], [high - tau]],
+                fmt=marker,
+                color=colour,
+                ms=3.2,
+                lw=1,
+                label=label,
+            )
+            label = "_nolegend_"
+
+
+def beside_published(found: Findings) -> Picture | None:
+    """Returns the seven variants of the paper, ours against the published, one panel per benchmark and condition."""
+    wheres = [where for where in found.conditions if where.method in ("eagle2", "hass") and where.temperature in (0, 1)]
+    benchmarks = [name for name in _benchmarks(found) if name != "mean"]
+    if not wheres or not benchmarks:
+        return None
+    figure, panels = grid(len(benchmarks) * len(wheres), columns=len(benchmarks), height_in=1.9)
+    for index, panel in enumerate(panels):
+        where, benchmark = wheres[index // len(benchmarks)], benchmarks[index % len(benchmarks)]
+        _scatter_against_published(panel, found, where, benchmark)
+        printed = names.published_benchmark(benchmark)
+        stands_in = f"\nbeside {names.benchmark_title(printed)}" if printed != benchmark else ""
+        panel.set_title(condition_title(where.temperature, where.method, benchmark) + stands_in, fontsize=7)
+        if index % len(benchmarks) == 0:
+            panel.set_ylabel("ours (interval)")
+        if index >= len(panels) - len(benchmarks):
+            panel.set_xlabel("published")
+    legend_below(figure, panels)
+    return Picture(
+        name="ours_and_published",
+        title="Our acceptance lengths against the published ones",
+        caption="Each point is one of the paper's seven variants: published value (as printed, for an 8B target) to "
+        "the right, ours upwards. The scales differ; what can agree is the order of the variants, a rising line of "
+        f"points. {_BARS} Where a benchmark stands in for one of the paper's, the panel says so. "
+        f"{sample_text(_at_main_budget(found))}",
+        alt="Scatter plots of our acceptance length against the published one for seven variants.",
+        figure=figure,
+    )
+
+
+def _scatter_against_published(panel: Axes, found: Findings, where: Where, benchmark: str) -> None:
+    frame = found.at("acceptance_length", where)
+    frame = frame[frame["benchmark"] == benchmark]
+    for (strategy, drafters), variant in names.PUBLISHED_VARIANTS.items():
+        printed = published.tau(where.temperature, where.method, variant, names.published_benchmark(benchmark))
+        part = frame[_select(frame, Row(strategy, drafters))]
+        if printed is None or part.empty:
+            continue
+        tau, low, high = part[["tau", "tau_low", "tau_high"]].to_numpy()[0]
+        style = look(strategy, drafters)
+        panel.errorbar(
+            printed, tau, yerr=[[tau - low], [high - tau]], fmt=style["marker"], color=style["color"], lw=1,
+            label=names.VARIANT_TITLES[variant],
+        )  # fmt: skip
+
+
+def node_budget(found: Findings) -> Picture | None:
+    """Returns tau against verified nodes for single drafters and merged trees, at T = 0 and 1."""
+    frame = found.table("acceptance_length").merge(
+        found.table("node_budgets"),
+        on=["temperature", "method", "strategy", "drafters", "benchmark", "num_draft_tokens"],
+        suffixes=("", "_budget"),
+    )
+    curves = [row for row in _CURVES if _select(frame, row).any()]
+    if frame.loc[_select(frame, MATH), "num_draft_tokens"].nunique() < 2:
+        return None
+    wheres = [where for where in found.conditions if where.method == found.conditions[0].method]
+    benchmarks = [name for name in _benchmarks(found) if name != "mean"]
+    figure, panels = grid(len(benchmarks) * len(wheres), columns=len(benchmarks), height_in=1.9)
+    for index, panel in enumerate(panels):
+        where, benchmark = wheres[index // len(benchmarks)], benchmarks[index % len(benchmarks)]
+        part = frame[frame["temperature"].eq(where.temperature) & frame["method"].eq(where.method)]
+        part = part[part["benchmark"] == benchmark]
+        for row in curves:
+            curve = part[_select(part, row) | (_select(part, Row("single_double", row.drafters)))]
+            curve = curve.sort_values("num_nodes")
+            style = look(*row)
+            panel.plot(curve["num_nodes"], curve["tau"], label=row.title, **style)
+            panel.fill_between(
+                curve["num_nodes"], curve["tau_low"], curve["tau_high"], color=style["color"], alpha=0.12
+            )
+        panel.set_title(condition_title(where.temperature, where.method, benchmark), fontsize=7.5)
+        if index >= len(panels) - len(benchmarks):
+            panel.set_xlabel("verified nodes per cycle")
+        if index % len(benchmarks) == 0:
+            panel.set_ylabel("acceptance length")
+    legend_below(figure, panels, columns=5)
+    return Picture(
+        name="node_budget",
+        title="Acceptance length against the number of verified nodes",
+        caption="What merging gains beyond its larger trees is the height of a merged point above the curve of the "
+        "better single drafter at the same number of nodes (mean per cycle, root not counted). The last point of a "
+        f"single drafter is its double budget. {_TAU} Bands are 95 % intervals. {sample_text(frame)}",
+        alt="Curves of acceptance length rising with node budget for single drafters and merged trees.",
+        figure=figure,
+    )
+
+
+def averaging_sweep(found: Findings) -> Picture | None:
+    """Returns tau against the chat weight of the averaged drafter, specialists at the ends, published sweep beside."""
+    wheres = [where for where in found.conditions if _sweep(found, where).drafters.nunique() > 3]
+    if not wheres:
+        return None
+    benchmarks = [name for name in _benchmarks(found) if name != "mean"]
+    figure, panels = grid(len(benchmarks), columns=min(4, len(benchmarks)), height_in=2.6)
+    for panel, benchmark in zip(panels, benchmarks, strict=True):
+        for where in wheres:
+            curve = _sweep(found, where)
+            curve = curve[curve["benchmark"] == benchmark]
+            colour, marker = _condition_look(where)
+            panel.plot(
+                curve["chat_weight"], curve["tau"], color=colour, marker=marker, ms=3.5,
+                label=f"ours, {condition_title(where.temperature, where.method)}",
+            )  # fmt: skip
+            panel.fill_between(curve["chat_weight"], curve["tau_low"], curve["tau_high"], color=colour, alpha=0.12)
+        panel.set_title(names.benchmark_title(benchmark))
+        panel.set_xlabel("weight of the chat drafter")
+        _published_sweep(panel, benchmark)
+    panels[0].set_ylabel("acceptance length, ours")
+    legend_below(figure, panels)
+    return Picture(
+        name="averaging_sweep",
+        title="Averaging the specialists' weights",
+        caption="0 is the math specialist, 1 the chat specialist, between them the weighted mean of their parameters. "
+        f"Bands are 95 % intervals. {_TAU} Dashed, on the right-hand scale: the published sweep (HASS, T = 0), panel "
+        f"labels as printed although they look permuted. {sample_text(_sweep(found, wheres[0]))}",
+        alt="Acceptance length against averaging weight, one panel per benchmark, with the published sweep dashed.",
+        figure=figure,
+    )
+
+
+def _sweep(found: Findings, where: Where) -> pd.DataFrame:
+    """Returns the sweep's rows in order of weight, with a column `chat_weight`."""
+    frame = found.at("acceptance_length", where)
+    frame = frame[frame["strategy"] == "single"]
+    weights = frame["drafters"].map(names.chat_weight).astype(float)
+    weights = weights.mask(frame["drafters"] == names.MATH, 0.0).mask(frame["drafters"] == names.CHAT, 1.0)
+    return frame.assign(chat_weight=weights).dropna(subset=["chat_weight"]).sort_values("chat_weight")
+
+
+def _published_sweep(panel: Axes, benchmark: str) -> None:
+    sweep = published.table("averaging_sweep").query("panel_label == @benchmark")
+    if sweep.empty:
+        return
+    right = panel.twinx()
+    right.plot(sweep["chat_weight"], sweep["tau"], color=GREY, ls="--", lw=1)
+    right.tick_params(colors=GREY, labelsize=7)
+    right.grid(visible=False)
+    panel.plot([], [], color=GREY, ls="--", lw=1, label="published, HASS, T = 0 (right scale)")
+
+
+# --- helpers ---------------------------------------------------------------------------------------------------------
+
+
+def _select(frame: pd.DataFrame, row: Row) -> pd.Series:
+    return frame["strategy"].eq(row.strategy) & frame["drafters"].eq(row.drafters)
+
+
+def _benchmarks(found: Findings) -> list[str]:
+    """Returns every benchmark of the study in the paper's order, `mean` last where there is more than one."""
+    held: dict[str, None] = {}
+    for where in found.conditions:
+        held |= dict.fromkeys(found.benchmarks(where))
+    return [*held, *(["mean"] if len(held) > 1 else [])]
+
+
+def _at_main_budget(found: Findings) -> pd.DataFrame:
+    frame = found.table("acceptance_length")
+    return frame[frame["num_draft_tokens"] == found.num_draft_tokens]
+
+
+def _condition_look(where: Where) -> tuple[str, str]:
+    """Returns (colour, marker) of a condition: the colour says the family, the marker the temperature."""
+    methods = {"eagle2": look("single", "math")["color"], "hass": look("single", "chat")["color"]}
+    colour = methods.get(where.method, GREY if where.method.endswith("long") else INK)
+    return colour, "o" if where.temperature == 0 else "D"
+
+
+def _best_by_benchmark(found: Findings, rows: list[Row]) -> str:
+    """Returns, for a reader who cannot see the figure, the row with the longest acceptance on each benchmark."""
+    where = found.conditions[0]
+    words = []
+    for benchmark in found.benchmarks(where):
+        taus = {row: found.tau(where, benchmark, row) for row in rows if row.strategy != "oracle"}
+        held = {row: tau for row, tau in taus.items() if tau is not None and np.isfinite(tau)}
+        if held:
+            best = max(held, key=lambda row: held[row])
+            words.append(f"{best.title} on {names.benchmark_title(benchmark)} ({held[best]:.2f})")
+    return f"{'; '.join(words)} ({condition_title(where.temperature, where.method)})"

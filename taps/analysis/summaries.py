@@ -1,0 +1,239 @@
+"""Estimates with intervals: acceptance length and its differences, depth, node signals, routing shares, node budgets.
+
+`taps.analysis.measures` defines the quantities, each a ratio of sums over questions; `taps.analysis.resampling` gives
+their intervals; here they meet. The frames returned are tidy: keys, an estimate, its interval. `mean` stands for the
+unweighted mean over benchmarks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from taps.analysis import measures, names
+from taps.analysis.resampling import Quantities, ratios, with_means
+from taps.analysis.results import ROW
+
+KEYS = ["temperature", "method", *ROW[:2], "benchmark", ROW[2]]  # what a row of the acceptance table is
+_PLACE = ["temperature", "method", "benchmark"]
+_ROUTERS = ("routed_", "random", "oracle", "posthoc")
+
+# What every other row is compared with: the specialists, the mixtures, the controls, and the published compositions.
+_REFERENCES = [
+    ("single", names.MATH),
+    ("single", names.CHAT),
+    ("single", "mixed_small"),
+    ("single", "mixed_large"),
+    ("single", "averaged"),
+    ("single_double", names.MATH),
+    ("single_double", names.CHAT),
+    ("routed_confidence_step", names.PAIR),
+    ("routed_entropy_step", names.PAIR),
+    ("merged_concat", names.PAIR),
+    ("merged_matched", names.PAIR),
+]
+
+
+def acceptance(cycles: pd.DataFrame, *, seed: int) -> tuple[Quantities, pd.DataFrame]:
+    """Returns tau of every row with its resamples, and the acceptance table with all definitions of `measures`."""
+    sums = measures.question_sums(cycles, by=KEYS).reset_index()
+    numerator, denominator = measures.DEFINITIONS["tau"](sums)
+    tau = with_means(ratios(sums.assign(top=numerator, bottom=denominator), KEYS, "top", "bottom", seed=seed))
+    table = tau.frame("tau", "tau_low", "tau_high").merge(_definitions(cycles, sums), on=KEYS, how="left")
+    columns = ["tau", "tau_low", "tau_high", "tau_macro", "tau_published_eagle", "tau_published_hass"]
+    counts = ["num_cycles", "num_tokens", "num_questions", "seeds"]
+    return tau, table[[*KEYS, *columns, *counts]].sort_values(KEYS, ignore_index=True)
+
+
+def _definitions(cycles: pd.DataFrame, sums: pd.DataFrame) -> pd.DataFrame:
+    """Returns the other definitions of tau and the counts per KEYS, means over benchmarks included."""
+    others = [name for name in measures.DEFINITIONS if name != "tau"]
+    grouped = sums.groupby(KEYS, observed=True)
+    table = grouped[["cycles", "tokens"]].sum().rename(columns=lambda name: f"num_{name}")
+    for name in others:
+        top, bottom = measures.DEFINITIONS[name](sums)
+        parts = sums[KEYS].assign(top=top, bottom=bottom).groupby(KEYS, observed=True)[["top", "bottom"]].sum()
+        table[name] = parts["top"] / parts["bottom"].where(parts["bottom"] > 0)
+    seeds = cycles[[*KEYS, "seed"]].drop_duplicates().sort_values("seed").groupby(KEYS, observed=True)["seed"]
+    table = table.join(seeds.agg(lambda values: "+".join(map(str, values))).rename("seeds")).reset_index()
+    table = table.astype({"benchmark": str})
+    over = table.groupby([name for name in KEYS if name != "benchmark"], observed=True)
+    means = over[others].mean().join(over[["num_cycles", "num_tokens"]].sum()).join(over["seeds"].first())
+    return pd.concat([table, means.reset_index().assign(benchmark="mean")], ignore_index=True)
+
+
+# --- differences -----------------------------------------------------------------------------------------------------
+
+
+def paired_differences(tau: Quantities, *, num_draft_tokens: int) -> pd.DataFrame:
+    """Returns tau(a) - tau(b) at one node budget, for every row against each of the references, each pair once."""
+    keys = tau.keys[tau.keys["num_draft_tokens"] == num_draft_tokens]
+    pairs: list[tuple[int, int]] = []
+    for _, group in keys.groupby(_PLACE, observed=True, sort=True):
+        rows = dict(zip(zip(group["strategy"], group["drafters"], strict=True), group.index, strict=True))
+        references = {key: rows[key] for key in _REFERENCES if key in rows}
+        order = [*references, *(key for key in rows if key not in references)]
+        pairs += [
+            (rows[a], rows[b])
+            for position, a in enumerate(order)
+            for b in references
+            if a != b and (a not in references or order.index(b) > position)
+        ]
+    a, b = _columns(pairs)
+    difference = _pair_keys(tau.keys, a, b)[[*_PLACE, "a_strategy", "a_drafters", "b_strategy", "b_drafters"]]
+    table = tau.minus(a, b, difference.assign(num_draft_tokens=num_draft_tokens)).frame("difference")
+    return table.sort_values(list(difference.columns), ignore_index=True)
+
+
+def differences_between(tau: Quantities, column: str, pairs: list[tuple[object, object]]) -> pd.DataFrame:
+    """Returns tau(a) - tau(b) of the same row under two values of `column` (`method` or `temperature`).
+
+    The first of each pair stands in the column itself, the second in `b_<column>`.
+    """
+    others = [name for name in KEYS if name != column]
+    found: list[tuple[int, int]] = []
+    for _, group in tau.keys.groupby(others, observed=True, sort=True):
+        rows = dict(zip(group[column], group.index, strict=True))
+        found += [(rows[a], rows[b]) for a, b in pairs if a in rows and b in rows]
+    a, b = _columns(found)
+    keys = tau.keys.iloc[a].assign(**{f"b_{column}": tau.keys[column].to_numpy()[b]})
+    return tau.minus(a, b, keys).frame("difference").sort_values([*KEYS, f"b_{column}"], ignore_index=True)
+
+
+def _columns(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    array = np.array(pairs, dtype=int).reshape(-1, 2)
+    return array[:, 0], array[:, 1]
+
+
+def _pair_keys(keys: pd.DataFrame, a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
+    one = keys.iloc[a].reset_index(drop=True).rename(columns={name: f"a_{name}" for name in ROW[:2]})
+    two = keys.iloc[b].reset_index(drop=True)[ROW[:2]].rename(columns=lambda name: f"b_{name}")
+    return pd.concat([one, two], axis=1)
+
+
+# --- depth -----------------------------------------------------------------------------------------------------------
+
+
+def depth_counts(cycles: pd.DataFrame, *, num_draft_tokens: int) -> pd.DataFrame:
+    """Returns num_reached and num_accepted per KEYS, question and depth; single drafters, one budget, no sweep."""
+    part = cycles[cycles["strategy"].eq("single") & cycles["num_draft_tokens"].eq(num_draft_tokens)]
+    part = part[~names.is_sweep(part["drafters"])]
+    return measures.acceptance_by_depth(part, by=[*KEYS, "question"])
+
+
+def acceptance_by_depth(counts: pd.DataFrame, *, seed: int) -> pd.DataFrame:
+    """Returns conditional acceptance (percent of the cycles that reached a depth) and its change from the depth before.
+
+    `joint_percent` is the product of the conditional rates down to the depth.
+    """
+    keys = [*KEYS, "depth"]
+    rates = _percent(ratios(counts, keys, "num_accepted", "num_reached", seed=seed))
+    table = rates.frame("acceptance_percent").sort_values(keys, ignore_index=True)
+    table["joint_percent"] = (
+        100 * (table["acceptance_percent"] / 100).groupby([table[key] for key in KEYS], observed=True).cumprod()
+    )
+    step = _since(rates, KEYS, lambda depth: depth - 1, "step")
+    reached = counts.groupby(keys, observed=True)["num_reached"].sum().reset_index().astype({"benchmark": str})
+    return table.merge(step, on=keys, how="left").merge(reached, on=keys).rename(columns={"num_reached": "num_cycles"})
+
+
+def depth_gap(counts: pd.DataFrame, *, seed: int) -> pd.DataFrame:
+    """Returns the math specialist's lead over the chat specialist at each depth (points), and its growth."""
+    counts = counts[counts["drafters"].isin(names.SPECIALISTS)]
+    rates = _percent(ratios(counts, [*KEYS, "depth"], "num_accepted", "num_reached", seed=seed))
+    place = [*_PLACE, "num_draft_tokens", "depth"]
+    pairs = []
+    for _, group in rates.keys.groupby(place, observed=True, sort=True):
+        rows = dict(zip(group["drafters"], group.index, strict=True))
+        if len(rows) == 2:
+            pairs.append((rows[names.MATH], rows[names.CHAT]))
+    a, b = _columns(pairs)
+    gaps = rates.minus(a, b, rates.keys.iloc[a][place])
+    growth = _since(gaps, place[:-1], lambda _: 1, "growth")
+    table = gaps.frame("gap", "gap_low", "gap_high").merge(growth, on=place, how="left")
+    return table.sort_values(place, ignore_index=True)
+
+
+def _since(rates: Quantities, group_by: list[str], before: Callable[[int], int], name: str) -> pd.DataFrame:
+    """Returns each depth's rate minus that of the depth `before` it: keys, `name`, `<name>_low`, `<name>_high`."""
+    pairs = []
+    for _, group in rates.keys.groupby(group_by, observed=True, sort=True):
+        rows = dict(zip(group["depth"], group.index, strict=True))
+        pairs += [(row, rows[before(depth)]) for depth, row in rows.items() if depth > 1 and before(depth) in rows]
+    a, b = _columns(pairs)
+    table = rates.minus(a, b, rates.keys.iloc[a]).frame(name, f"{name}_low", f"{name}_high")
+    return table.drop(columns="num_questions")
+
+
+def _percent(quantities: Quantities) -> Quantities:
+    estimates, draws = 100 * quantities.estimates, 100 * quantities.draws
+    return replace(quantities, estimates=estimates, draws=draws)
+
+
+# --- nodes, routers, budgets -----------------------------------------------------------------------------------------
+
+
+def node_signals(nodes: pd.DataFrame, *, seed: int) -> pd.DataFrame:
+    """Returns mean entropy (nats) and confidence of accepted and rejected nodes with their paired difference.
+
+    Rejected are the children of the last accepted node. `confidence` is the node's probability given its parent.
+
+    Args:
+        nodes: Rows of the node files with a column `question`.
+    """
+    keys = [*_PLACE, "drafters", "num_draft_tokens"]
+    nodes = nodes[~names.is_sweep(nodes["drafters"])]
+    judged = measures.judged_nodes(nodes, by=[*keys, "question"])
+    tables = []
+    for signal, column in (("entropy", "entropy"), ("confidence", "conditional_confidence")):
+        sums = judged.assign(total=judged[column] * judged["count"])
+        means = ratios(sums, [*keys, "verdict"], "total", "count", seed=seed)
+        tables.append(_accepted_and_rejected(means, keys).assign(signal=signal))
+    return pd.concat(tables, ignore_index=True).sort_values([*keys, "signal"], ignore_index=True)
+
+
+def _accepted_and_rejected(means: Quantities, keys: list[str]) -> pd.DataFrame:
+    pairs = []
+    for _, group in means.keys.groupby(keys, observed=True, sort=True):
+        rows = dict(zip(group["verdict"], group.index, strict=True))
+        if len(rows) == 2:
+            pairs.append((rows["rejected"], rows["accepted"]))
+    rejected, accepted = _columns(pairs)
+    table = means.minus(rejected, accepted, means.keys.iloc[rejected][keys]).frame("difference")
+    single = means.frame("mean")
+    for verdict, positions in (("accepted", accepted), ("rejected", rejected)):
+        part = single.iloc[positions].reset_index(drop=True)
+        table[verdict], table[f"{verdict}_low"], table[f"{verdict}_high"] = part["mean"], part["low"], part["high"]
+    return table
+
+
+def routing_shares(cycles: pd.DataFrame, *, num_draft_tokens: int, seed: int) -> pd.DataFrame:
+    """Returns how often each router at one budget picks each of its drafters: percent of cycles and of questions."""
+    routed = cycles[cycles["strategy"].astype(str).str.startswith(_ROUTERS)]
+    routed = routed[routed["num_draft_tokens"] == num_draft_tokens]
+    keys = [*_PLACE, "strategy", "num_draft_tokens"]
+    shares = measures.routing_shares(routed, by=[*keys, "question"])
+    group = [*keys, "drafters", "question"]
+    sizes = routed.groupby(group, observed=True).size().rename("cycles").reset_index()
+    shares = shares.merge(sizes, on=group)
+    shares["picked"] = shares["share_of_cycles"] * shares["cycles"]
+    identity = [*keys, "drafters", "drafter"]
+    tables = [
+        _percent(ratios(shares.assign(questions=1), identity, top, bottom, seed=seed)).frame(
+            f"{unit}_percent", f"{unit}_low", f"{unit}_high"
+        )
+        for unit, top, bottom in (("cycles", "picked", "cycles"), ("questions", "share_of_questions", "questions"))
+    ]
+    return tables[0].merge(tables[1], on=[*identity, "num_questions"]).sort_values(identity, ignore_index=True)
+
+
+def node_budgets(cycles: pd.DataFrame) -> pd.DataFrame:
+    """Returns what each row spends: verified nodes and drafters run per cycle, target forwards per 100 tokens."""
+    columns = ["num_nodes", "num_drafted", "emitted"]
+    means = cycles.groupby(KEYS, observed=True)[columns].mean().reset_index().sort_values(KEYS, ignore_index=True)
+    means["target_forwards_per_100_tokens"] = 100 / means["emitted"]
+    means["draft_trees_per_100_tokens"] = 100 * means["num_drafted"] / means["emitted"]
+    return means.drop(columns="emitted")

@@ -1,0 +1,116 @@
+"""Tabulates a study: every table as CSV, Markdown and LaTeX, from replays alone (no model, no torch).
+
+    python -m taps.tables --replay results/laptop/replays --output reports/laptop/tables
+
+`--replay` takes replay files or folders of them; each file says itself which method, benchmark, temperature and seed it
+holds. What a complete study would hold and this one does not is listed in `missing.csv`, and stops nothing. The folder
+also gets `tables.json`: captions and printed cells for the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from taps.analysis import results
+from taps.analysis.published_audit import audit_tables
+from taps.analysis.rendering import Table, write_table
+from taps.analysis.tables import Sample, acceptance_tables, detail_tables
+from taps.plumbing.artefacts import provenance, write_json
+from taps.plumbing.cli import run
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the command line of this stage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m taps.tables", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--replay", type=Path, nargs="+", required=True, metavar="PATH", help="replay files, or folders of them"
+    )
+    parser.add_argument(
+        "--num-draft-tokens", type=int, help="node budget of the main tables (default: the replays' own default)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the resamples (default: %(default)s)")
+    parser.add_argument("--output", type=Path, required=True, help="folder to write")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the stage."""
+    args = build_parser().parse_args(argv)
+    files = results.find_replays(args.replay)
+    cycles = results.load_cycles(files)
+    sample = Sample(
+        cycles=cycles,
+        nodes=results.load_nodes(files),
+        num_draft_tokens=args.num_draft_tokens or main_budget(files, cycles),
+        seed=args.seed,
+    )
+    index = []
+    for section, table in tables_of(sample, files):
+        write_table(table, args.output)
+        index.append({"section": section, **index_entry(table)})
+        print(f"{args.output / table.name}.csv: {len(table.frame)} rows")
+    content = {"num_draft_tokens": sample.num_draft_tokens, "sample": sample.words(), "tables": index}
+    inputs = {str(file.path): file.path for file in files}
+    write_json(
+        args.output / "tables.json",
+        content,
+        kind="tables",
+        provenance=provenance(stage="taps.tables", inputs=inputs, seed=args.seed),
+    )
+
+
+def main_budget(files: Sequence[results.ReplayFile], cycles: pd.DataFrame) -> int:
+    """Returns the study's default node budget: what the replays were told, else the one that most rows have."""
+    told = {file.meta["num_draft_tokens"] for file in files if "num_draft_tokens" in file.meta}
+    return int(max(told)) if told else int(cycles["num_draft_tokens"].mode().iloc[0])
+
+
+def tables_of(sample: Sample, files: Sequence[results.ReplayFile]) -> Iterator[tuple[str, Table]]:
+    """Yields (section of the page, table) in the order of the report."""
+    for table in acceptance_tables(sample):
+        yield ("main" if table.name.startswith("main_") else "acceptance"), table
+    for table in detail_tables(sample):
+        yield "details", table
+    for table in audit_tables():
+        yield "published", table
+    yield (
+        "provenance",
+        Table(
+            name="missing",
+            title="What this study lacks",
+            caption="Combinations that a complete study would hold: every method, benchmark, temperature and seed, and "
+            "every row on every benchmark. Seed -1 stands for all seeds.",
+            frame=results.missing(sample.cycles),
+        ),
+    )
+    yield (
+        "provenance",
+        Table(
+            name="sources",
+            title="Replay files behind the numbers",
+            caption="A cell of a table comes from the file of its temperature, method, benchmark and seeds.",
+            frame=results.sources(files),
+        ),
+    )
+
+
+def index_entry(table: Table) -> dict[str, Any]:
+    """Returns what the page needs of a table: words, column titles and printed cells."""
+    return {
+        "name": table.name,
+        "title": table.title,
+        "caption": table.caption,
+        "columns": list(table.shown.columns),
+        "rows": table.shown.to_numpy().tolist(),
+    }
+
+
+if __name__ == "__main__":
+    run(main)
