@@ -1,0 +1,273 @@
+"""Live speculative decoding: any target, any number of drafters, any strategy; the text is exactly the target's.
+
+    prefill                      the target reads the prompt and says g_0
+    each cycle
+      draft                      the drafters that the strategy asks for draft a tree under the last token, the root
+      propose                    the strategy makes one tree of theirs
+      verify                     one target forward over root and nodes; a node sees the text, its ancestors and itself
+      follow                     from the root: what would the target say here? if a child says so, on to that child
+      keep                       cache rows of the accepted nodes move to the front, all others go
+      remember                   every drafter's tree is scored against the tokens that came out
+
+What the target would say at a node is drawn as in plain decoding: argmax at temperature 0, else by inverse distribution
+from the number that belongs to (seed, prompt, turn, position). At temperature > 0 that is the law of EAGLE's rule for
+deterministic trees (accept child x with probability p(x), else zero it and renormalise): either way the next token is
+drawn from p, and the node survives if it is among the children. So the text is the one that `taps.trace` records.
+
+Shape letters: N nodes, L tokens in the cache, h hidden size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from taps.decoding.history import History
+from taps.decoding.strategies import Options, Strategy
+from taps.decoding.timing import Clock, Seconds
+from taps.decoding.trees import NO_FUTURE, Trees, depths, no_trees, num_accepted
+from taps.decoding.verification import TargetText, follow, one_tree
+from taps.decoding.warp import Sampling, next_tokens
+from taps.model.target import Target
+from taps.plumbing.errors import TapsError
+
+
+class Drafting(Protocol):
+    """What the engine asks of a drafter; `taps.decoding.live_drafter.LiveDrafter` is the real one."""
+
+    def begin(self) -> None:
+        """Forgets the text."""
+
+    def read(self, tokens: torch.Tensor, features: torch.Tensor) -> None:
+        """Takes note of tokens int64 [m] and of the features [m, h] of the positions before them."""
+
+    def draft(self, num_nodes: int) -> Trees:
+        """Returns one tree [1, num_nodes] under the last token read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cycle:
+    """One cycle, as `taps.decoding.walk.Cycles` has it.
+
+    Attributes:
+        start: Index of the root among the generated tokens.
+        accepted: Length of the accepted path.
+        emitted: Tokens emitted.
+        chosen: Index of the drafter, MERGED for none.
+        num_nodes: Nodes verified, root not counted; near the end fewer than were proposed.
+        num_drafted: Drafters that drafted.
+        score: The strategy's signal, NaN for none.
+    """
+
+    start: int
+    accepted: int
+    emitted: int
+    chosen: int
+    num_nodes: int
+    num_drafted: int
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoded:
+    """An answer and how it came about.
+
+    Attributes:
+        tokens: int32 [n] generated tokens, the end token included.
+        finish: `eos`, `length` or `context`, as in `taps.model.sampler.Answer`.
+        cycles: In order; none if prefill gave the whole answer.
+        seconds: Where the time went.
+    """
+
+    tokens: np.ndarray
+    finish: str
+    cycles: list[Cycle]
+    seconds: Seconds
+
+    @property
+    def tau(self) -> float:
+        """Acceptance length: emitted tokens per cycle, the prefill token not counted; NaN without a cycle."""
+        return sum(cycle.emitted for cycle in self.cycles) / len(self.cycles) if self.cycles else float("nan")
+
+
+@torch.inference_mode()
+def decode(
+    target: Target,
+    drafters: Sequence[Drafting],
+    prompt: Sequence[int],
+    *,
+    strategy: Strategy,
+    options: Options,
+    max_new_tokens: int,
+    sampling: Sampling | None = None,
+    uniforms: np.ndarray | None = None,
+    stop_ids: Collection[int] | None = None,
+    sequence: int = 0,
+    on_tokens: Callable[[list[int]], object] = lambda _: None,
+) -> Decoded:
+    """Returns the target's answer to a prompt, decoded speculatively.
+
+    Args:
+        drafters: One for a strategy of one drafter, else two or more.
+        prompt: Tokens, not empty; at the context's limit the answer is empty.
+        strategy: From `strategies.find(name, live=True)`.
+        options: Settings of the strategy.
+        max_new_tokens: Most tokens of the answer.
+        sampling: Greedy by default.
+        uniforms: For temperature > 0: at least `max_new_tokens` numbers, from `warp.uniforms`.
+        stop_ids: Tokens that end the answer; the target's by default.
+        sequence: Index of the answer among its benchmark's (seeds `random`).
+        on_tokens: Called with the tokens of each cycle as they come; its time is not counted.
+
+    Raises:
+        TapsError: the prompt is empty or longer than the context, or the number of drafters is wrong.
+    """
+    _check(target, prompt, strategy, len(drafters))
+    answer = _Answer(
+        target=target,
+        drafters=drafters,
+        strategy=strategy,
+        options=options,
+        chooser=_Chooser(sampling or Sampling(), uniforms),
+        stop_ids=target.eos_ids if stop_ids is None else stop_ids,
+        limit=min(max_new_tokens, target.max_length - len(prompt)),
+        history=History.start(np.array([sequence]), len(drafters)),
+    )
+    while not answer.is_complete():
+        emitted = answer.cycle() if answer.tokens else answer.begin(prompt)
+        with answer.clock.phase("callback"):
+            on_tokens(emitted)
+    return Decoded(
+        tokens=np.array(answer.tokens, dtype=np.int32),
+        finish=answer.finish(at_context=len(prompt) + len(answer.tokens) >= target.max_length),
+        cycles=answer.cycles,
+        seconds=answer.clock.stop(),
+    )
+
+
+def _check(target: Target, prompt: Sequence[int], strategy: Strategy, num_drafters: int) -> None:
+    if not 0 < len(prompt) <= target.max_length:
+        raise TapsError(
+            "prompt",
+            "does not fit the target's context",
+            expected=f"1 to {target.max_length} tokens",
+            found=len(prompt),
+            remedy="shorten the conversation",
+        )
+    if strategy.one_drafter != (num_drafters == 1):
+        expected = "one drafter" if strategy.one_drafter else "two or more drafters"
+        raise TapsError(
+            f"strategy {strategy.name!r}", "wrong number of drafters", expected=expected, found=num_drafters
+        )
+
+
+class _Answer:
+    """One answer in the making; arguments as in `decode`, `limit` being the most tokens it may have."""
+
+    def __init__(
+        self,
+        *,
+        target: Target,
+        drafters: Sequence[Drafting],
+        strategy: Strategy,
+        options: Options,
+        chooser: _Chooser,
+        stop_ids: Collection[int],
+        limit: int,
+        history: History,
+    ) -> None:
+        self.clock = Clock(target.device)
+        self.target, self.text = target, TargetText(target)
+        self.drafters, self.strategy, self.options = drafters, strategy, options
+        self.chooser, self.stop_ids, self.limit, self.history = chooser, stop_ids, limit, history
+        self.tokens: list[int] = []
+        self.cycles: list[Cycle] = []
+
+    def is_complete(self) -> bool:
+        return len(self.tokens) >= self.limit or bool(self.tokens and self.tokens[-1] in self.stop_ids)
+
+    def finish(self, *, at_context: bool) -> str:
+        if self.tokens and self.tokens[-1] in self.stop_ids:
+            return "eos"
+        return "context" if at_context else "length"
+
+    def begin(self, prompt: Sequence[int]) -> list[int]:
+        """Returns the first token."""
+        with self.clock.phase("prefill"):
+            features = self.text.read(prompt)
+            self.tokens = [self.chooser(self.target.logits(features[-1:]), 0, position=0)]
+        for drafter in self.drafters:
+            drafter.begin()
+        self._tell([*prompt[1:], *self.tokens], features)
+        return self.tokens[:]
+
+    def cycle(self) -> list[int]:
+        """Returns the tokens of one more cycle."""
+        room = self.limit - len(self.tokens)
+        wanted = self.strategy.drafts(self.history, self.options)[0]
+        num_nodes = self.strategy.num_nodes(self.options)
+        with self.clock.phase("drafting"):
+            trees = [
+                drafter.draft(num_nodes) if is_wanted else no_trees(1)
+                for drafter, is_wanted in zip(self.drafters, wanted, strict=True)
+            ]
+        proposal = self.strategy(trees, self.history, self.options)
+        tree = one_tree(proposal.trees, max_depth=room)
+        with self.clock.phase("target"):
+            features, logits = self.text.verify(self.tokens[-1], tree)
+        say = partial(self.chooser.in_tree, logits, len(self.tokens))
+        path, emitted = follow(tree, say, room=room, stop_ids=self.stop_ids)
+        self.text.keep(path)
+        self._tell(emitted, features[[0, *(node + 1 for node in path)]][: len(emitted)])
+        self.cycles.append(
+            Cycle(
+                start=len(self.tokens) - 1,
+                accepted=len(path),
+                emitted=len(emitted),
+                chosen=int(proposal.chosen[0]),
+                num_nodes=len(tree.tokens),
+                num_drafted=int(wanted.sum()),
+                score=float(proposal.score[0]),
+            )
+        )
+        self.history = self.history.updated(
+            num_accepted=_own_lengths(trees, emitted),
+            num_emitted=np.array([len(emitted)]),
+            chosen=proposal.chosen,
+            decay=self.options.decay,
+        )
+        self.tokens += emitted
+        return emitted
+
+    def _tell(self, tokens: Sequence[int], features: torch.Tensor) -> None:
+        for drafter in self.drafters:
+            drafter.read(torch.tensor(tokens, device=self.target.device), features)
+
+
+def _own_lengths(trees: Sequence[Trees], emitted: Sequence[int]) -> np.ndarray:
+    """Returns int [1, K]: how far the emitted tokens agree with each drafter's own tree, verified or not."""
+    deepest = max(int(depths(tree.parents).max(initial=1)) for tree in trees)
+    future = np.full((1, max(deepest, len(emitted))), NO_FUTURE)
+    future[0, : len(emitted)] = emitted
+    return np.stack([num_accepted(tree, future) for tree in trees], axis=1)
+
+
+class _Chooser:
+    """What the target says in a row of logits."""
+
+    def __init__(self, sampling: Sampling, uniforms: np.ndarray | None) -> None:
+        self.sampling, self.uniforms = sampling, uniforms
+
+    def __call__(self, logits: torch.Tensor, row: int, *, position: int) -> int:
+        """Returns generated token number `position` from `logits[row]`."""
+        draw = None if self.uniforms is None else torch.tensor(self.uniforms[position : position + 1])
+        return int(next_tokens(logits[row : row + 1], self.sampling, draw))
+
+    def in_tree(self, logits: torch.Tensor, start: int, node: int, step: int) -> int:
+        """Returns generated token number `start + step`; row 0 of `logits` is the root, then come the nodes."""
+        return self(logits, node + 1, position=start + step)
