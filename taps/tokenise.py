@@ -18,7 +18,6 @@ Output (safetensors, kind `tokens`), T tokens of R rows:
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,12 +28,12 @@ import numpy as np
 
 from taps.data.audit import Audit
 from taps.data.chat import ChatTokenizer, Reason, TokenRow
+from taps.data.mixtures import BEYOND_SIZE, seeded_order
 from taps.plumbing.artefacts import provenance, read_jsonl, write_json, write_tensors
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.progress import progress
 
-BEYOND_SIZE = "beyond_size"
 _BATCH = 256  # conversations tokenised at once: the tokenizer's threads are busy, little is done beyond the size
 
 
@@ -51,11 +50,6 @@ class Selection:
     audit: Audit
     ids: list[str] = field(default_factory=list)
     rows: list[TokenRow] = field(default_factory=list)
-
-
-def seeded_order(ids: Sequence[str], seed: int) -> list[int]:
-    """Returns the indices of `ids` in the order of sha256("seed:id"), which no other id can change."""
-    return sorted(range(len(ids)), key=lambda i: hashlib.sha256(f"{seed}:{ids[i]}".encode()).digest())
 
 
 def select(

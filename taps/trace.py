@@ -92,7 +92,10 @@ def record(
     from taps.decoding.warp import uniforms
     from taps.model.sampler import continue_batch
 
-    messages: dict[str, list[dict[str, str]]] = {prompt["id"]: [] for prompt in prompts}
+    messages: dict[str, list[dict[str, str]]] = {
+        prompt["id"]: [{"role": "system", "content": prompt["system"]}] if prompt.get("system") else []
+        for prompt in prompts
+    }
     sequences, skipped = [], []
     bar = progress(total=sum(len(p["turns"]) for p in prompts) * max_new_tokens, what="tracing", unit="tok")
     for turn in range(max(len(prompt["turns"]) for prompt in prompts)):

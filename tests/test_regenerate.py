@@ -10,6 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from taps import regenerate, tokenise
 from taps.data.chat import ChatTokenizer
+from taps.data.mixtures import seeded_order
 from taps.decoding.warp import Sampling
 from taps.plumbing.artefacts import read_json, read_jsonl, read_tensors, write_jsonl
 from taps.plumbing.errors import TapsError
@@ -127,7 +128,7 @@ def test_stage_answers_everything_and_counts_it(tmp_path, target_folder):
     assert len(rows) == audit["kept"]
     assert [row["id"] for row in rows] == [
         CORPUS[i]["id"]
-        for i in tokenise.seeded_order([row["id"] for row in CORPUS], 0)
+        for i in seeded_order([row["id"] for row in CORPUS], 0)
         if CORPUS[i]["id"] in {row["id"] for row in rows}
     ]
     assert not list(tmp_path.glob("*.journal"))

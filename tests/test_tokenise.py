@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from taps import tokenise
 from taps.data.chat import ChatTokenizer
+from taps.data.mixtures import seeded_order
 from taps.plumbing.artefacts import read_json, read_tensors, write_jsonl
 from taps.plumbing.errors import TapsError
 from tests.chat_fixtures import make_tokenizer, save_target
@@ -60,12 +61,12 @@ def test_a_larger_size_extends_a_smaller_one_and_all_rows_are_counted(chat, size
 
 def test_order_depends_on_ids_and_seed_only(chat):
     ids = [row["id"] for row in CORPUS]
-    order = [ids[i] for i in tokenise.seeded_order(ids, 0)]
-    assert order == [ids[::-1][i] for i in tokenise.seeded_order(ids[::-1], 0)]
+    order = [ids[i] for i in seeded_order(ids, 0)]
+    assert order == [ids[::-1][i] for i in seeded_order(ids[::-1], 0)]
     assert [id_ for id_ in order if id_ != "row5"] == [
-        [i for i in ids if i != "row5"][k] for k in tokenise.seeded_order([i for i in ids if i != "row5"], 0)
+        [i for i in ids if i != "row5"][k] for k in seeded_order([i for i in ids if i != "row5"], 0)
     ]
-    assert order != [ids[i] for i in tokenise.seeded_order(ids, 1)]
+    assert order != [ids[i] for i in seeded_order(ids, 1)]
 
 
 def test_stage_writes_tokens_and_audit(tmp_path, chat):

@@ -1,11 +1,13 @@
 """Mixtures as index lists over token files: which rows of each corpus train, and which validate.
 
-Rows of a token file are already in a seeded order (`taps.tokenise`), so a share is a prefix of them and a larger share
+Conversations are taken in a seeded order, which token files keep: a share is a prefix of their rows, and a larger share
 extends a smaller one. A row validates iff its index % 20 == 19: the same 5 % for every mixture and every size.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +15,8 @@ import numpy as np
 from taps.plumbing.errors import TapsError
 
 VALIDATION_EVERY = 20
+BEYOND_SIZE = "beyond_size"
+"""Reason code of conversations that come after the wanted size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +34,11 @@ class Size:
     rows: int | None = None
     tokens: int | None = None
     unit: str = "tokens"
+
+
+def seeded_order(ids: Sequence[str], seed: int) -> list[int]:
+    """Returns the indices of `ids` in the order of sha256("seed:id"), which no other id can change."""
+    return sorted(range(len(ids)), key=lambda i: hashlib.sha256(f"{seed}:{ids[i]}".encode()).digest())
 
 
 def validation_rows(num_rows: int) -> np.ndarray:
