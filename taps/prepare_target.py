@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,7 +141,7 @@ def convert_gguf(source: Path, folder: Path) -> None:
     where = {"pretrained_model_name_or_path": str(source.parent), "gguf_file": source.name}
     try:
         config = AutoConfig.from_pretrained(**where)
-    except (ValueError, KeyError, OSError, RuntimeError) as error:
+    except (ValueError, KeyError, OSError, RuntimeError, struct.error) as error:
         raise TapsError(source, "not a GGUF model that transformers can read", found=str(error)) from error
     check_architecture({**config.to_dict(), "quantization_config": None}, where=source)
     tokenizer = AutoTokenizer.from_pretrained(**where)

@@ -1,0 +1,296 @@
+"""A model folder, a GGUF file or pickled weights become a target that gives the same logits; others are refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+
+from taps import prepare_target
+from taps.model.target_folder import save_model
+from taps.plumbing.artefacts import read_json
+from taps.plumbing.errors import TapsError
+from taps.tiny_target import byte_tokenizer, tiny_llama
+
+TEXT = ["Ann has 12  apples and buys 3 more.", "How many apples has she?", "She has 12 + 3 = 15 apples."]
+PLAIN_TEMPLATE = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}<|im_end|>{% endfor %}"
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    return byte_tokenizer(TEXT * 50)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer) -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    return tiny_llama(len(tokenizer)).eval()
+
+
+@pytest.fixture
+def source(model, tokenizer, tmp_path) -> Path:
+    """A Hugging Face folder with weights, tokenizer and chat template."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    save_model(model, tokenizer, folder)
+    return folder
+
+
+def prepare(source: Path, output: Path, *flags: str) -> Path:
+    prepare_target.main(["--source", str(source), "--output", str(output), *flags])
+    return output
+
+
+def edit_json(path: Path, **changes: object) -> None:
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, **changes}))
+
+
+def logits(folder: Path) -> torch.Tensor:
+    ids = torch.arange(5, 45)[None]
+    with torch.no_grad():
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()(ids).logits
+
+
+# --- Hugging Face folders --------------------------------------------------------------------------------------------
+
+
+def test_folder_is_linked_and_recorded(source, tmp_path):
+    output = prepare(source, tmp_path / "target")
+    assert (output / "model.safetensors").samefile(source / "model.safetensors")
+    assert not (output / "config.json").samefile(source / "config.json")
+    record = read_json(output / "provenance.json", kind="target")
+    assert record["eos_ids"] == [2]
+    assert set(record["files"]) == {path.name for path in output.iterdir()} - {"provenance.json"}
+
+
+def test_preparing_again_replaces_the_folder_and_leaves_nothing_behind(source, tmp_path):
+    output = prepare(source, tmp_path / "target")
+    (output / "stray").write_text("x")
+    prepare(source, output)
+    assert not (output / "stray").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
+
+
+def test_failure_keeps_the_old_folder(source, tmp_path):
+    output = prepare(source, tmp_path / "target")
+    (source / "model.safetensors").unlink()
+    with pytest.raises(TapsError, match=r"no weights, expected model\*\.safetensors or pytorch_model\*\.bin"):
+        prepare(source, output)
+    assert (output / "model.safetensors").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
+
+
+def test_missing_shard_is_named(source, tmp_path):
+    index = {"metadata": {}, "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "other.safetensors"}}
+    (source / "model.safetensors.index.json").write_text(json.dumps(index))
+    (source / "other.safetensors").write_bytes(b"")
+    with pytest.raises(TapsError, match=r"weights missing, found model-00001-of-00002\.safetensors"):
+        prepare(source, tmp_path / "target")
+
+
+@pytest.mark.parametrize("num_files", [1, 2])
+def test_pickled_weights_become_safetensors_with_the_same_logits(model, source, tmp_path, num_files):
+    expected = logits(source)
+    weights = list(load_file(source / "model.safetensors").items())
+    (source / "model.safetensors").unlink()
+    for number in range(num_files):
+        suffix = "" if num_files == 1 else f"-{number + 1:05d}-of-{num_files:05d}"
+        torch.save(dict(weights[number::num_files]), source / f"pytorch_model{suffix}.bin")
+    output = prepare(source, tmp_path / "target")
+    assert not list(output.glob("*.bin"))
+    assert torch.equal(logits(output), expected)
+
+
+def test_pickle_with_code_is_refused(source, tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "owned",))
+
+    (source / "model.safetensors").unlink()
+    torch.save({"a": Evil()}, source / "pytorch_model.bin")
+    with pytest.raises(TapsError, match="not a plain file of weights"):
+        prepare(source, tmp_path / "target")
+    assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"is_encoder_decoder": True, "model_type": "t5"}, "encoder-decoder models cannot be drafted for.*found t5"),
+        ({"sliding_window": 4096}, "sliding-window attention.*found sliding_window 4096"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "no full attention.*found sliding_attention"),
+        ({"layer_types": ["linear_attention", "full_attention"]}, "no full attention.*found linear_attention"),
+        ({"mamba_d_state": 16}, "recurrent layers cannot verify a tree.*found mamba_d_state"),
+        ({"num_attention_heads": None}, "recurrent layers cannot verify a tree.*found no attention heads"),
+        ({"text_config": {}}, "multimodal models are not supported"),
+        ({"quantization_config": {"quant_method": "awq"}}, "quantised weights.*found awq"),
+        ({"auto_map": {"AutoModel": "m.M"}}, r"its own Python code, found \['m.M'\]; .*--trust-remote-code"),
+    ],
+)
+def test_unusable_models_are_refused_in_one_line(source, tmp_path, changes, message):
+    edit_json(source / "config.json", **changes)
+    with pytest.raises(TapsError, match=message) as caught:
+        prepare(source, tmp_path / "target")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "target").exists()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sliding_window": None},
+        {"sliding_window": 4096, "use_sliding_window": False},
+        {"layer_types": ["full_attention", "full_attention"]},
+    ],
+)
+def test_full_attention_by_any_spelling_passes(source, changes):
+    config = json.loads((source / "config.json").read_text())
+    prepare_target.check_architecture({**config, **changes}, where="config.json")
+
+
+def test_code_comes_along_only_when_trusted(source, tmp_path):
+    edit_json(source / "config.json", auto_map={"AutoUnused": "modeling_x.X"})
+    (source / "modeling_x.py").write_text("class X: ...\n")
+    output = prepare(source, tmp_path / "target", "--trust-remote-code")
+    assert (output / "modeling_x.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("found", "message"), [("nothing", "found nothing; fetch it"), ("empty", "found neither"), ("two", "found neither")]
+)
+def test_no_model(tmp_path, found, message):
+    source = tmp_path / "source"
+    if found != "nothing":
+        source.mkdir()
+    if found == "two":
+        (source / "a.gguf").touch()
+        (source / "b.gguf").touch()
+    with pytest.raises(TapsError, match=f"no model here.*{message}"):
+        prepare(source, tmp_path / "target")
+
+
+# --- chat template and stop tokens -----------------------------------------------------------------------------------
+
+
+def test_template_file_replaces_the_models_own(source, tmp_path):
+    template = tmp_path / "plain.jinja"
+    template.write_text(PLAIN_TEMPLATE)
+    output = prepare(source, tmp_path / "target", "--chat-template", str(template))
+    tokenizer = AutoTokenizer.from_pretrained(output)
+    assert tokenizer.apply_chat_template([{"role": "user", "content": "hi"}], tokenize=False) == "user: hi<|im_end|>"
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (None, "has no chat template; give one with --chat-template"),
+        ("{{ raise_exception('no') }}", "cannot render a conversation"),
+        ("{% if %}", "cannot render a conversation"),
+        ("{{ 'hello' }}", "drops what was said"),
+    ],
+)
+def test_bad_templates(source, tmp_path, template, message):
+    (source / "chat_template.jinja").unlink()
+    if template is not None:
+        (source / "chat_template.jinja").write_text(template)
+    with pytest.raises(TapsError, match=message):
+        prepare(source, tmp_path / "target")
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [(2, 2), (0, [0, 2]), ([0, 7], [0, 2, 7]), (None, 2)],
+    ids=["own", "other", "list", "none"],
+)
+def test_stop_tokens_are_the_models_and_the_templates(source, tmp_path, declared, expected):
+    (source / "generation_config.json").unlink()
+    edit_json(source / "config.json", eos_token_id=declared)
+    output = prepare(source, tmp_path / "target")
+    assert json.loads((output / "generation_config.json").read_text())["eos_token_id"] == expected
+
+
+def test_no_stop_token_is_an_error(source, tmp_path):
+    (source / "generation_config.json").unlink()
+    edit_json(source / "config.json", eos_token_id=None)
+    (source / "chat_template.jinja").write_text(PLAIN_TEMPLATE.replace("<|im_end|>", ""))
+    with pytest.raises(TapsError, match="no stop token"):
+        prepare(source, tmp_path / "target")
+
+
+# --- GGUF ------------------------------------------------------------------------------------------------------------
+
+
+def write_gguf(path: Path, model: LlamaForCausalLM, tokenizer: Any, *, pre: str) -> None:
+    """Writes a float32 GGUF file as llama.cpp lays it out: rotary halves interleaved in queries and keys."""
+    import gguf
+
+    config: Any = model.config
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    backend = json.loads(tokenizer.backend_tokenizer.to_str())
+    tokens = tokenizer.convert_ids_to_tokens(list(range(config.vocab_size)))
+    writer.add_token_list(tokens)
+    writer.add_token_types([3 if token in tokenizer.all_special_tokens else 1 for token in tokens])
+    writer.add_token_merges([" ".join(pair) for pair in backend["model"]["merges"]])
+    writer.add_eos_token_id(2)
+    writer.add_bos_token_id(1)
+    writer.add_chat_template(tokenizer.chat_template)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    for name, value in model.state_dict().items():
+        if ".q_proj." in name or ".k_proj." in name:
+            num_heads = len(value) // config.head_dim
+            value = value.view(num_heads, 2, -1, value.shape[1]).transpose(1, 2).reshape(value.shape)
+        writer.add_tensor(str(names.get_name(name, try_suffixes=(".weight",))), value.numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_gguf_gives_the_same_logits_and_is_plain_afterwards(model, tokenizer, source, tmp_path):
+    gguf_file = tmp_path / "in" / "tiny.gguf"
+    gguf_file.parent.mkdir()
+    write_gguf(gguf_file, model, tokenizer, pre="smollm")
+    output = prepare(gguf_file, tmp_path / "target")
+    assert torch.allclose(logits(output), logits(source), atol=1e-5)
+    config = json.loads((output / "config.json").read_text())
+    assert "quantization_config" not in config
+    assert str(tmp_path) not in (output / "config.json").read_text() + (output / "tokenizer_config.json").read_text()
+    assert read_json(output / "provenance.json", kind="target")["eos_ids"] == [2]
+    converted = AutoTokenizer.from_pretrained(output)
+    # Digits are cut off before the byte-level rule sees the blanks in front of them.
+    pieces = converted.backend_tokenizer.pre_tokenizer.pre_tokenize_str("a  12")
+    assert [piece for piece, _ in pieces] == ["a", "ĠĠ", "1", "2"]
+    assert converted.decode(converted(TEXT[0])["input_ids"]) == TEXT[0]
+
+
+def test_gguf_inside_a_folder_is_found(tmp_path):
+    (tmp_path / "only.gguf").touch()
+    assert prepare_target.find_source(tmp_path) == tmp_path / "only.gguf"
+
+
+def test_broken_gguf_is_one_line(tmp_path):
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF" + b"\0" * 8)
+    with pytest.raises(TapsError, match=r"broken\.gguf: not a GGUF model that transformers can read"):
+        prepare(broken, tmp_path / "target")
+    shutil.rmtree(tmp_path / "target", ignore_errors=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["broken.gguf"]
