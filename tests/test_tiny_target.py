@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -41,7 +42,7 @@ def target(corpus, tmp_path_factory) -> Path:
 
 
 def test_it_answers_and_stops(target):
-    tokenizer = AutoTokenizer.from_pretrained(target)
+    tokenizer: Any = AutoTokenizer.from_pretrained(target)
     model = AutoModelForCausalLM.from_pretrained(target).eval()
     messages = [{"role": "user", "content": "Name blue."}]
     prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
