@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -67,15 +69,16 @@ def test_any_model_with_full_attention_is_a_target(family):
     target = tiny_target(family, seed=3)
     for prompt in PROMPTS:
         text = prompt + greedy(target, prompt, 40)
-        often_right = StubDrafter(lambda root, n, text=text: _two_branches(text[root + 1 :], n, right=root % 3 != 0))
+        often_right = StubDrafter(partial(_often_right, text))
         decoded = run(target, [often_right], prompt, "single")
         assert decoded.tokens.tolist() == text[len(prompt) :][:24]
         assert decoded.tau > 1.5
 
 
-def _two_branches(future: list[int], num_nodes: int, *, right: bool) -> Trees:
-    """Returns a wrong chain and a chain that is right, or right up to its last token."""
-    good = future[:3] if right else [*future[:1], (future[1] + 1) % 12]
+def _often_right(text: list[int], root: int, num_nodes: int) -> Trees:
+    """Returns a wrong chain and a chain that is right, at every third root only its first token."""
+    future = text[root + 1 :]
+    good = future[:3] if root % 3 else [*future[:1], (future[1] + 1) % 12]
     wrong = [(future[0] + 1) % 12, *future[:1]]
     paths = [tuple(wrong[:1]), tuple(good[:1]), tuple(wrong), *(tuple(good[: n + 1]) for n in range(1, len(good)))]
     return tree_of_paths(paths, num_nodes)
@@ -241,8 +244,8 @@ def test_kept_cache_is_that_of_one_pass(target):
     torch.testing.assert_close(logits[2], target.logits(expected[len(prompt) + 1]), atol=1e-5, rtol=1e-5)
     assert text.length == whole.length
     for kept, fresh in zip(text.cache.layers, whole.cache.layers, strict=True):
-        torch.testing.assert_close(kept.keys, fresh.keys, atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(kept.values, fresh.values, atol=1e-5, rtol=1e-5)
+        for name in ("keys", "values"):
+            torch.testing.assert_close(getattr(kept, name), getattr(fresh, name), atol=1e-5, rtol=1e-5)
 
 
 def test_a_followed_text_equals_one_pass(target, answer):
