@@ -27,7 +27,7 @@ class Record:
     value: Any = None
     """The decoded record; None if it is broken."""
     problem: str | None = None
-    """`invalid_json`, `cut_off` (the file ends inside it), or None."""
+    """`invalid_json`, `cut_off` (the file ends inside it, or before it though its list goes on), or None."""
 
 
 def stream_json(path: Path) -> Iterator[Record]:
@@ -47,7 +47,7 @@ def stream_json(path: Path) -> Iterator[Record]:
         index = 0
         while True:
             window.skip(_BLANK)
-            if window.peek() == "" or (in_list and window.peek() == "]"):
+            if window.peek() == ("]" if in_list else ""):
                 return
             record = window.decode(index)
             yield record
