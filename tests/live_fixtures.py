@@ -15,9 +15,10 @@ from taps.decoding.engine import Decoded, decode
 from taps.decoding.live_drafter import LiveDrafter
 from taps.decoding.strategies import REGISTRY, Options, find
 from taps.decoding.trees import PAD_TOKEN, ROOT, Trees
+from taps.model.checkpoint import save_drafter
 from taps.model.drafter import DrafterConfig, DraftModel
 from taps.model.target import Target
-from taps.model.target_head import TargetHead
+from taps.model.target_head import TargetHead, read_config
 from taps.tiny_target import byte_tokenizer
 
 LIVE_STRATEGIES = [name for name, strategy in REGISTRY.items() if not strategy.needs_future]
@@ -73,6 +74,17 @@ def save_tiny_target(folder: Path, *, positions: int = 512, seed: int = 0) -> Pa
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def save_drafters(folder: Path, target: Path, names: Sequence[str]) -> list[str]:
+    """Writes random draft models that fit a saved target; returns the flags that name them."""
+    config = DrafterConfig.from_json(read_config(target))
+    flags = []
+    for seed, name in enumerate(names):
+        torch.manual_seed(seed)
+        save_drafter(folder / name, DraftModel(config).state_dict(), config, provenance={})
+        flags += ["--drafter", f"{name}={folder / name}"]
+    return flags
 
 
 def head_of(target: Target) -> TargetHead:

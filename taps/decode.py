@@ -1,0 +1,250 @@
+"""Decodes speculatively and streams the text: any target, any drafters, any strategy.
+
+    python -m taps.decode --target results/laptop/target \
+        --drafter math=results/laptop/drafters/eagle2/math --drafter chat=results/laptop/drafters/eagle2/chat \
+        --draft-vocab results/laptop/draft_vocab.safetensors --strategy merged_adaptive \
+        --prompt "Tom has 3 apples and buys 5 more. How many has he?" --compare
+
+Behind each answer: tau, cycles, tokens/s and where the time went; with --compare also the speed of plain decoding and
+whether the texts agree. Several --prompt are the turns of one conversation. --prompts decodes a benchmark's file; its
+texts are those that taps.trace records with the same sampling and seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from taps.decoding.live_models import add_model_flags, load_models, model_inputs
+from taps.plumbing.artefacts import provenance, read_json, read_jsonl, write_json
+from taps.plumbing.cli import run
+from taps.plumbing.errors import TapsError
+
+if TYPE_CHECKING:
+    from taps.decoding.engine import Decoded
+    from taps.decoding.strategies import Options, Strategy
+    from taps.decoding.warp import Sampling
+    from taps.model.target import Target
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the command line of this stage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m taps.decode", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_model_flags(parser)
+    parser.add_argument("--strategy", help="default: single for one drafter, else merged_adaptive")
+    parser.add_argument("--calibration", type=Path, help="inverse temperatures for the _calibrated strategies")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--prompt", action="append", help="what the user says; repeat it for further turns")
+    source.add_argument("--prompts", type=Path, help="JSON lines written by taps.prompts")
+    parser.add_argument("--num-prompts", type=int, help="first prompts of --prompts only")
+    parser.add_argument("--max-new-tokens", type=int, default=256, help="most tokens per turn (default: %(default)s)")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 = greedy (default: %(default)s)")
+    parser.add_argument("--top-p", type=float, default=1.0, help="nucleus mass (default: %(default)s)")
+    parser.add_argument("--sampling-top-k", type=int, default=0, help="most likely tokens kept when sampling, 0 = all")
+    parser.add_argument("--seed", type=int, default=0, help="decides the draws at temperature > 0")
+    parser.add_argument(
+        "--stop", action="append", default=[], metavar="TEXT", help="one more token that ends an answer"
+    )
+    parser.add_argument("--compare", action="store_true", help="decode plainly, too, and compare text and speed")
+    parser.add_argument("--output", type=Path, help="write answers, cycles and times (.json)")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the stage."""
+    args = build_parser().parse_args(argv)
+    from taps.decoding.strategies import Options, find
+    from taps.decoding.warp import Sampling
+
+    names = [name for name, _ in args.drafter]
+    strategy = find(args.strategy or ("single" if len(names) == 1 else "merged_adaptive"), live=True)
+    options = Options(
+        num_draft_tokens=args.num_draft_tokens,
+        seed=args.seed,
+        inverse_temperatures=_inverse_temperatures(args.calibration, names) if strategy.calibrated else (),
+    )
+    sampling = Sampling(temperature=args.temperature, top_p=args.top_p, top_k=args.sampling_top_k)
+    conversations = _conversations(args)
+    target, drafters = load_models(args)
+    answers = []
+    for turn in _turns(target, conversations, args):
+        decoded = _stream(target, list(drafters.values()), turn, strategy, options, sampling, args)
+        text = target.tokenizer.decode(decoded.tokens, skip_special_tokens=True)
+        turn["messages"].append({"role": "assistant", "content": text})
+        print(_summary(decoded))
+        if args.compare:
+            print(_comparison(target, turn, decoded, sampling, args.max_new_tokens))
+        answers.append({"id": turn["id"], "turn": turn["turn"], "text": text, **_record(decoded)})
+    if args.output:
+        content = {
+            "strategy": strategy.name,
+            "drafters": names,
+            "sampling": sampling.to_json(),
+            "seed": args.seed,
+            "answers": answers,
+        }
+        made_from = provenance(stage="taps.decode", inputs=model_inputs(args), device=args.device, dtype=args.dtype)
+        write_json(args.output, content, kind="decoded", provenance=made_from)
+
+
+# --- what is asked ---------------------------------------------------------------------------------------------------
+
+
+def _conversations(args: argparse.Namespace) -> list[dict[str, Any]]:
+    if args.prompt:
+        return [{"id": "prompt", "turns": args.prompt}]
+    return read_jsonl(args.prompts, kind="prompts")[: args.num_prompts]
+
+
+def _turns(target: Target, conversations: list[dict[str, Any]], args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yields each turn with its tokens and draws; the caller appends the answer to its `messages`."""
+    from taps.decoding.warp import uniforms
+
+    stop_ids = target.eos_ids | {_only_token(target, text) for text in args.stop}
+    for conversation in conversations:
+        messages: list[dict[str, str]] = []
+        for number, text in enumerate(conversation["turns"]):
+            messages.append({"role": "user", "content": text})
+            tokens = target.render(messages)
+            if len(tokens) >= target.max_length:
+                note = f"{len(tokens)} tokens leave no room in a context of {target.max_length}"
+                print(f"{conversation['id']}, turn {number}: skipped, {note}", file=sys.stderr)
+                break
+            if args.prompts or len(conversation["turns"]) > 1:
+                print(f"--- {conversation['id']}, turn {number}")
+            yield {
+                "id": conversation["id"],
+                "turn": number,
+                "messages": messages,
+                "tokens": tokens,
+                "uniforms": uniforms(args.seed, conversation["id"], number, args.max_new_tokens),
+                "stop_ids": stop_ids,
+            }
+
+
+def _only_token(target: Target, text: str) -> int:
+    tokens = target.tokenizer(text, add_special_tokens=False).input_ids
+    if len(tokens) != 1:
+        raise TapsError("--stop", f"{text!r} is not one token of the target", found=f"{len(tokens)} tokens")
+    return int(tokens[0])
+
+
+def _inverse_temperatures(calibration: Path | None, names: Sequence[str]) -> tuple[float, ...]:
+    if calibration is None:
+        raise TapsError("--strategy", "needs inverse temperatures", remedy="give --calibration")
+    drafters = read_json(calibration, kind="calibration")["drafters"]
+    if missing := [name for name in names if name not in drafters]:
+        raise TapsError(calibration, f"no inverse temperature of {', '.join(missing)}", expected=", ".join(drafters))
+    return tuple(drafters[name]["inverse_temperature"] for name in names)
+
+
+# --- what comes out --------------------------------------------------------------------------------------------------
+
+
+def _stream(
+    target: Target,
+    drafters: Sequence[Any],
+    turn: dict[str, Any],
+    strategy: Strategy,
+    options: Options,
+    sampling: Sampling,
+    args: argparse.Namespace,
+) -> Decoded:
+    """Returns the decoded answer, having printed its text as it came."""
+    from taps.decoding.engine import decode
+
+    printer = _Printer(target)
+    decoded = decode(
+        target,
+        drafters,
+        turn["tokens"],
+        strategy=strategy,
+        options=options,
+        max_new_tokens=args.max_new_tokens,
+        sampling=sampling,
+        uniforms=turn["uniforms"],
+        stop_ids=turn["stop_ids"],
+        on_tokens=printer,
+    )
+    printer.finish()
+    return decoded
+
+
+class _Printer:
+    """Prints text as tokens come; a character of several tokens waits for its last one."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.tokens: list[int] = []
+        self.printed = 0
+
+    def __call__(self, tokens: list[int]) -> None:
+        self.tokens += tokens
+        if not self._text().endswith("\N{REPLACEMENT CHARACTER}"):
+            self._print_rest()
+
+    def finish(self) -> None:
+        """Prints what was held back, and ends the line."""
+        self._print_rest()
+        print()
+
+    def _text(self) -> str:
+        return str(self.target.tokenizer.decode(self.tokens, skip_special_tokens=True))
+
+    def _print_rest(self) -> None:
+        text = self._text()
+        print(text[self.printed :], end="", flush=True)
+        self.printed = len(text)
+
+
+def _record(decoded: Decoded) -> dict[str, Any]:
+    return {
+        "tokens": decoded.tokens.tolist(),
+        "finish": decoded.finish,
+        "tau": decoded.tau if decoded.cycles else None,
+        "cycles": [
+            asdict(cycle) | {"score": None if cycle.score != cycle.score else cycle.score} for cycle in decoded.cycles
+        ],
+        "seconds": asdict(decoded.seconds),
+    }
+
+
+def _summary(decoded: Decoded) -> str:
+    seconds, num_drafts = decoded.seconds, sum(cycle.num_drafted for cycle in decoded.cycles)
+    if not decoded.cycles:
+        return f"[{len(decoded.tokens)} tokens from prefill, no cycle, finish: {decoded.finish}]"
+    shares = ", ".join(
+        f"{name} {value / seconds.decoding:.0%}"
+        for name, value in (("target", seconds.target), ("drafting", seconds.drafting), ("outside", seconds.outside))
+    )
+    num_tokens = len(decoded.tokens) - 1  # behind prefill
+    return (
+        f"[tau {decoded.tau:.2f}: {num_tokens} tokens in {len(decoded.cycles)} cycles, {num_drafts} drafts, "
+        f"finish: {decoded.finish}; {num_tokens / seconds.decoding:.1f} tokens/s ({shares})]"
+    )
+
+
+def _comparison(target: Target, turn: dict[str, Any], decoded: Decoded, sampling: Sampling, max_new_tokens: int) -> str:
+    from taps.decoding.plain import decode_plainly
+
+    plain = decode_plainly(
+        target, turn["tokens"], max_new_tokens=max_new_tokens, sampling=sampling, uniforms=turn["uniforms"]
+    )
+    num_tokens = min(len(plain.tokens), len(decoded.tokens))  # --stop ends only the speculative answer
+    differs = plain.tokens[:num_tokens] != decoded.tokens[:num_tokens]
+    verdict = f"texts differ from token {int(differs.argmax())} on" if differs.any() else "same text"
+    if num_tokens < 2:
+        return f"[plain decoding: {verdict}]"
+    plain_rate = (len(plain.tokens) - 1) / plain.decoding_s
+    ratio = (len(decoded.tokens) - 1) / decoded.seconds.decoding / plain_rate
+    return f"[plain decoding: {plain_rate:.1f} tokens/s, speed-up {ratio:.2f}; {verdict}]"
+
+
+if __name__ == "__main__":
+    run(main)
