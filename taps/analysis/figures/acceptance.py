@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from taps.analysis import names, published
 from taps.analysis.claims.registry import CHAT, MATH, VARIANTS
-from taps.analysis.figures.style import GREY, INK, Picture, condition_title, grid, legend_below, look
+from taps.analysis.figures.style import GREY, INK, Picture, condition_grid, condition_title, grid, legend_above, look
 from taps.analysis.findings import Findings, Row, Where, sample_text
 
 _TAU = "Acceptance length is emitted tokens per cycle, pooled over all cycles, the target's own token included."
@@ -43,10 +43,10 @@ def acceptance_length(found: Findings) -> Picture:
             offset = 0.18 * (index - (len(found.conditions) - 1) / 2)
             _forest(panel, found.at("acceptance_length", where), rows, benchmark, where, offset)
         panel.set_title(names.benchmark_title(benchmark))
-        panel.set_xlabel("acceptance length")
+    figure.supxlabel("acceptance length", fontsize=8.5)
     panels[0].set_yticks(range(len(rows)), [row.title for row in rows])
     panels[0].invert_yaxis()
-    legend_below(figure, panels)
+    legend_above(figure, panels)
     best = _best_by_benchmark(found, rows)
     return Picture(
         name="acceptance_length",
@@ -61,7 +61,7 @@ def acceptance_length(found: Findings) -> Picture:
 def _forest(panel: Axes, frame: pd.DataFrame, rows: list[Row], benchmark: str, where: Where, offset: float) -> None:
     colour, marker = _condition_look(where)
     frame = frame[frame["benchmark"] == benchmark]
-    label = condition_title(where.temperature, where.method)
+    label = condition_title(where)
     for position, row in enumerate(rows):
         for tau, low, high in frame.loc[_select(frame, row), ["tau", "tau_low", "tau_high"]].to_numpy():
             panel.errorbar(
@@ -83,18 +83,13 @@ def beside_published(found: Findings) -> Picture | None:
     benchmarks = [name for name in _benchmarks(found) if name != "mean"]
     if not wheres or not benchmarks:
         return None
-    figure, panels = grid(len(benchmarks) * len(wheres), columns=len(benchmarks), height_in=1.9)
-    for index, panel in enumerate(panels):
-        where, benchmark = wheres[index // len(benchmarks)], benchmarks[index % len(benchmarks)]
+    figure, cells = condition_grid(wheres, benchmarks, xlabel="published", ylabel="ours", height_in=1.7)
+    for panel, where, benchmark in cells:
         _scatter_against_published(panel, found, where, benchmark)
-        printed = names.published_benchmark(benchmark)
-        stands_in = f"\nbeside {names.benchmark_title(printed)}" if printed != benchmark else ""
-        panel.set_title(condition_title(where.temperature, where.method, benchmark) + stands_in, fontsize=7)
-        if index % len(benchmarks) == 0:
-            panel.set_ylabel("ours (interval)")
-        if index >= len(panels) - len(benchmarks):
-            panel.set_xlabel("published")
-    legend_below(figure, panels)
+    for panel, _, benchmark in cells[: len(benchmarks)]:
+        if (printed := names.published_benchmark(benchmark)) != benchmark:
+            panel.set_title(f"{names.benchmark_title(benchmark)}\nbeside {names.benchmark_title(printed)}")
+    legend_above(figure, [panel for panel, *_ in cells])
     return Picture(
         name="ours_and_published",
         title="Our acceptance lengths against the published ones",
@@ -135,25 +130,20 @@ def node_budget(found: Findings) -> Picture | None:
         return None
     wheres = [where for where in found.conditions if where.method == found.conditions[0].method]
     benchmarks = [name for name in _benchmarks(found) if name != "mean"]
-    figure, panels = grid(len(benchmarks) * len(wheres), columns=len(benchmarks), height_in=1.9)
-    for index, panel in enumerate(panels):
-        where, benchmark = wheres[index // len(benchmarks)], benchmarks[index % len(benchmarks)]
+    xlabel = "verified nodes per cycle"
+    figure, cells = condition_grid(wheres, benchmarks, xlabel=xlabel, ylabel="acceptance length", height_in=1.9)
+    for panel, where, benchmark in cells:
         part = frame[frame["temperature"].eq(where.temperature) & frame["method"].eq(where.method)]
         part = part[part["benchmark"] == benchmark]
         for row in curves:
-            curve = part[_select(part, row) | (_select(part, Row("single_double", row.drafters)))]
+            curve = part[_select(part, row) | _select(part, Row("single_double", row.drafters))]
             curve = curve.sort_values("num_nodes")
             style = look(*row)
             panel.plot(curve["num_nodes"], curve["tau"], label=row.title, **style)
             panel.fill_between(
                 curve["num_nodes"], curve["tau_low"], curve["tau_high"], color=style["color"], alpha=0.12
             )
-        panel.set_title(condition_title(where.temperature, where.method, benchmark), fontsize=7.5)
-        if index >= len(panels) - len(benchmarks):
-            panel.set_xlabel("verified nodes per cycle")
-        if index % len(benchmarks) == 0:
-            panel.set_ylabel("acceptance length")
-    legend_below(figure, panels, columns=5)
+    legend_above(figure, [panel for panel, *_ in cells], columns=5)
     return Picture(
         name="node_budget",
         title="Acceptance length against the number of verified nodes",
@@ -179,14 +169,14 @@ def averaging_sweep(found: Findings) -> Picture | None:
             colour, marker = _condition_look(where)
             panel.plot(
                 curve["chat_weight"], curve["tau"], color=colour, marker=marker, ms=3.5,
-                label=f"ours, {condition_title(where.temperature, where.method)}",
+                label=f"ours, {condition_title(where)}",
             )  # fmt: skip
             panel.fill_between(curve["chat_weight"], curve["tau_low"], curve["tau_high"], color=colour, alpha=0.12)
         panel.set_title(names.benchmark_title(benchmark))
-        panel.set_xlabel("weight of the chat drafter")
         _published_sweep(panel, benchmark)
     panels[0].set_ylabel("acceptance length, ours")
-    legend_below(figure, panels)
+    figure.supxlabel("weight of the chat drafter", fontsize=8.5)
+    legend_above(figure, panels, columns=3)
     return Picture(
         name="averaging_sweep",
         title="Averaging the specialists' weights",
@@ -255,4 +245,4 @@ def _best_by_benchmark(found: Findings, rows: list[Row]) -> str:
         if held:
             best = max(held, key=lambda row: held[row])
             words.append(f"{best.title} on {names.benchmark_title(benchmark)} ({held[best]:.2f})")
-    return f"{'; '.join(words)} ({condition_title(where.temperature, where.method)})"
+    return f"{'; '.join(words)} ({condition_title(where)})"

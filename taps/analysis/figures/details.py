@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 
 from taps.analysis import names, published
 from taps.analysis.figures.style import (
@@ -14,14 +15,16 @@ from taps.analysis.figures.style import (
     INK,
     ORANGE,
     Picture,
+    condition_grid,
     condition_title,
     grid,
-    legend_below,
+    legend_above,
     look,
 )
 from taps.analysis.findings import Findings, Where, sample_text
 
 _PUBLISHED_DRAFTERS = {"mixed_small": "mixed_35k", "mixed_large": "mixed_70k"}
+_FEWEST_CYCLES = 20  # a rate from fewer is noise
 _ROUTERS = (
     "routed_confidence_step",
     "routed_confidence_turn",
@@ -55,33 +58,30 @@ def acceptance_by_depth(found: Findings, method: str) -> Picture | None:
     benchmarks = _benchmarks(found, wheres)
     if not wheres or not benchmarks:
         return None
-    figure, panels = grid(len(wheres) * len(benchmarks), columns=len(benchmarks), sharey=True, height_in=2.1)
-    for index, panel in enumerate(panels):
-        where, benchmark = wheres[index // len(benchmarks)], benchmarks[index % len(benchmarks)]
+    xlabel = "depth in the draft tree"
+    figure, cells = condition_grid(wheres, benchmarks, xlabel=xlabel, ylabel="accepted, %", height_in=1.9, sharey=True)
+    for panel, where, benchmark in cells:
         frame = found.at("acceptance_by_depth", where)
-        frame = frame[frame["benchmark"] == benchmark]
+        frame = frame[frame["benchmark"].eq(benchmark) & frame["num_cycles"].ge(_FEWEST_CYCLES)]
         for drafters in sorted(set(frame["drafters"]), key=lambda name: names.row_order("single", name)):
             curve = frame[frame["drafters"] == drafters].sort_values("depth")
             style = look("single", drafters)
             panel.plot(curve["depth"], curve["acceptance_percent"], label=names.drafters_title(drafters), **style)
             panel.fill_between(curve["depth"], curve["low"], curve["high"], color=style["color"], alpha=0.1, lw=0)
             printed = _published_depth(where, drafters, benchmark)
-            panel.plot(printed["depth"], printed["acceptance_percent"], color=style["color"], lw=0.7, ls=":")
-        panel.set_title(condition_title(where.temperature, method, benchmark), fontsize=7.5)
+            panel.plot(printed["depth"], printed["acceptance_percent"], color=style["color"], lw=0.8, ls=":")
         panel.set_ylim(0, 100)
         panel.set_xticks(sorted(set(frame["depth"])))
-        if index % len(benchmarks) == 0:
-            panel.set_ylabel("accepted, %")
-        if index >= len(panels) - len(benchmarks):
-            panel.set_xlabel("depth in the draft tree")
-    panels[0].plot([], [], color=INK, lw=0.7, ls=":", label="published")
-    legend_below(figure, panels, columns=6)
+    panels = [panel for panel, *_ in cells]
+    panels[0].plot([], [], color=INK, lw=0.8, ls=":", label="published")
+    legend_above(figure, panels, columns=6)
     return Picture(
         name=f"acceptance_by_depth_{method}",
         title=f"Acceptance by depth, {names.method_title(method)}",
         caption="Percent of the cycles that reached a depth which accept one token more: conditional on survival, so a "
         "curve may rise. One drafter each; bands are 95 % intervals; dotted lines are the published curves of the same "
-        f"variant where the benchmark has one. {_sample(found, wheres)}",
+        f"variant where the benchmark has one. Points from fewer than {_FEWEST_CYCLES} cycles are left out. "
+        f"{_sample(found, wheres)}",
         alt="Line plots of conditional acceptance falling or levelling with depth, one line per drafter.",
         figure=figure,
     )
@@ -100,34 +100,33 @@ def node_signal(found: Findings, signal: str) -> Picture | None:
     benchmarks = _benchmarks(found, wheres)
     if not wheres or not benchmarks:
         return None
-    figure, panels = grid(len(wheres) * len(benchmarks), columns=len(benchmarks), sharey=True, height_in=1.75)
-    for index, panel in enumerate(panels):
-        where, benchmark = wheres[index // len(benchmarks)], benchmarks[index % len(benchmarks)]
+    held = {name for where in wheres for name in found.at("node_signals", where)["drafters"]}
+    drafters = sorted(held, key=lambda name: names.row_order("single", name))
+    ylabel = "entropy, nats" if signal == "entropy" else "confidence"
+    figure, cells = condition_grid(
+        wheres, benchmarks, xlabel="drafter", ylabel=ylabel, height_in=1.5, sharex=True, sharey=True
+    )
+    highest = 0.0
+    for panel, where, benchmark in cells:
         frame = found.at("node_signals", where)
-        frame = frame[frame["benchmark"].eq(benchmark) & frame["signal"].eq(signal)]
-        frame = frame.assign(order=[names.row_order("single", name)[1] for name in frame["drafters"]])
-        frame = frame.sort_values("order")
-        spots = np.arange(len(frame))
+        frame = frame[frame["benchmark"].eq(benchmark) & frame["signal"].eq(signal)].set_index("drafters")
+        frame = frame.reindex(drafters)
+        highest = max(highest, frame[["accepted_high", "rejected_high"]].to_numpy(dtype=float).max(initial=0))
         for verdict, colour, marker, shift in (("accepted", BLUE, "o", -0.12), ("rejected", ORANGE, "s", 0.12)):
             value, low, high = (frame[f"{verdict}{end}"].to_numpy() for end in ("", "_low", "_high"))
+            spots = np.arange(len(frame)) + shift
             panel.errorbar(
-                spots + shift,
-                value,
-                yerr=[value - low, high - value],
-                fmt=marker,
-                color=colour,
-                lw=1,
-                label=f"{verdict}",
+                spots, value, yerr=[value - low, high - value], fmt=marker, color=colour, lw=1, label=verdict
             )
-        panel.set_xticks(spots, [names.drafters_title(name) for name in frame["drafters"]], rotation=40, ha="right")
+        panel.set_xticks(
+            range(len(drafters)), [names.drafters_title(name) for name in drafters], rotation=40, ha="right"
+        )
         panel.tick_params(axis="x", labelsize=6.5)
-        panel.set_title(condition_title(where.temperature, where.method, benchmark), fontsize=7.5)
-        panel.set_ylim(bottom=0)
-        if index % len(benchmarks) == 0:
-            panel.set_ylabel("entropy, nats" if signal == "entropy" else "confidence")
-    if signal == "entropy":
-        _mark_published_entropy(found, panels, wheres, benchmarks)
-    legend_below(figure, panels)
+        if signal == "entropy":
+            highest = max(highest, _mark_published_entropy(panel, where, benchmark, drafters))
+    panels = [panel for panel, *_ in cells]
+    panels[0].set_ylim(0, 1.08 * highest)
+    legend_above(figure, panels)
     unit = {
         "entropy": "Entropy of the distribution a node was drawn from, in nats. Diamonds: the published means (T = 0).",
         "confidence": "Confidence is the draft probability of the node given its parent.",
@@ -142,24 +141,20 @@ def node_signal(found: Findings, signal: str) -> Picture | None:
     )
 
 
-def _mark_published_entropy(found: Findings, panels: list, wheres: list[Where], benchmarks: list[str]) -> None:
+def _mark_published_entropy(panel: Axes, where: Where, benchmark: str, drafters: list[str]) -> float:
+    """Draws the published means of a panel and returns the highest."""
     table = published.table("entropy")
-    for index, panel in enumerate(panels):
-        where, benchmark = wheres[index // len(benchmarks)], benchmarks[index % len(benchmarks)]
-        printed = table[
-            table["temperature"].eq(where.temperature)
-            & table["method"].eq(where.method)
-            & table["benchmark"].eq(benchmark)
-        ]
-        labels = [tick.get_text() for tick in panel.get_xticklabels()]
-        for row in printed.to_dict("records"):
-            title = names.drafters_title({"mixed_35k": "mixed_small"}.get(row["variant"], row["variant"]))
-            if title in labels:
-                spot = labels.index(title)
-                heights = [row["accepted_nats"], row["rejected_nats"]]
-                panel.plot(
-                    [spot - 0.12, spot + 0.12], heights, ls="", marker="D", mfc="none", color=GREY, label="published"
-                )
+    keep = table["temperature"].eq(where.temperature) & table["method"].eq(where.method)
+    printed = table[keep & table["benchmark"].eq(benchmark)].set_index("variant")
+    highest = 0.0
+    for spot, name in enumerate(drafters):
+        variant = _PUBLISHED_DRAFTERS.get(name, name)
+        if variant in printed.index:
+            heights = printed.loc[variant, ["accepted_nats", "rejected_nats"]].to_numpy(dtype=float)
+            spots = [spot - 0.12, spot + 0.12]
+            panel.plot(spots, heights, ls="", marker="D", mfc="none", color=GREY, label="published")
+            highest = max(highest, heights.max())
+    return highest
 
 
 def routing_shares(found: Findings) -> Picture | None:
@@ -169,11 +164,11 @@ def routing_shares(found: Findings) -> Picture | None:
         return None
     wheres = [where for where in found.conditions if not found.at("routing_shares", where).empty]
     benchmarks = _benchmarks(found, wheres)
-    figure, panels = grid(len(wheres), columns=2, sharex=True, height_in=2.6)
+    routers = [name for name in _ROUTERS if name in set(frame["strategy"])]
+    figure, panels = grid(len(wheres), columns=2, sharex=True, sharey=True, height_in=2.2)
     for panel, where in zip(panels, wheres, strict=True):
         part = found.at("routing_shares", where)
         part = part[part["drafter"].eq(names.MATH) & part["drafters"].eq(names.PAIR)]
-        routers = [name for name in _ROUTERS if name in set(part["strategy"])]
         for index, benchmark in enumerate(benchmarks):
             rows = part[part["benchmark"] == benchmark].set_index("strategy").reindex(routers)
             value, low, high = (rows[f"cycles_{end}"].to_numpy() for end in ("percent", "low", "high"))
@@ -185,12 +180,11 @@ def routing_shares(found: Findings) -> Picture | None:
             )  # fmt: skip
         panel.axvline(50, color=GREY, lw=0.8)
         panel.set_yticks(range(len(routers)), [names.strategy_title(name) for name in routers], fontsize=7)
-        panel.invert_yaxis()
         panel.set_xlim(0, 100)
-        panel.set_title(condition_title(where.temperature, where.method))
-    for panel in panels[-2:]:
-        panel.set_xlabel("cycles with the math drafter, %")
-    legend_below(figure, panels)
+        panel.set_ylim(len(routers) - 0.5, -0.5)
+        panel.set_title(condition_title(where))
+    figure.supxlabel("cycles with the math drafter, %", fontsize=8.5)
+    legend_above(figure, panels)
     return Picture(
         name="routing_shares",
         title="Which drafter each router picks",

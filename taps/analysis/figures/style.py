@@ -19,9 +19,12 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.figure import Figure
 
 from taps.analysis import names
+from taps.analysis.findings import Where
 from taps.plumbing.artefacts import atomic_path
 
 BLUE, ORANGE, GREEN, SKY, PURPLE, YELLOW, AMBER = (
@@ -49,8 +52,7 @@ _STYLES = {
 }
 _SETTINGS: Any = {
     "figure.constrained_layout.use": True,
-    "figure.dpi": 100,
-    "savefig.dpi": 170,
+    "figure.dpi": 170,
     "font.family": "DejaVu Sans",
     "font.size": 8.5,
     "axes.titlesize": 9.5,
@@ -66,8 +68,6 @@ _SETTINGS: Any = {
     "legend.fontsize": 8,
     "lines.linewidth": 1.4,
     "lines.markersize": 4.5,
-    "pdf.fonttype": 42,
-    "svg.hashsalt": "taps",
 }
 
 
@@ -118,25 +118,44 @@ def grid(num_panels: int, *, columns: int = 4, height_in: float = 2.3, **options
     return figure, panels[:num_panels]
 
 
-def legend_below(figure: Figure, panels: Sequence[Axes], *, columns: int = 4) -> None:
-    """Draws one legend for all panels under the figure, each label once."""
+def condition_grid(
+    wheres: Sequence[Where], benchmarks: Sequence[str], *, xlabel: str, ylabel: str, height_in: float, **options: Any
+) -> tuple[Figure, list[tuple[Axes, Where, str]]]:
+    """Returns a figure with one row per condition and one column per benchmark, titled, and its panels."""
+    figure, axes = grid(len(wheres) * len(benchmarks), columns=len(benchmarks), height_in=height_in, **options)
+    cells = [(where, benchmark) for where in wheres for benchmark in benchmarks]
+    for index, (panel, (where, benchmark)) in enumerate(zip(axes, cells, strict=True)):
+        if index < len(benchmarks):
+            panel.set_title(names.benchmark_title(benchmark))
+        if index % len(benchmarks) == 0:
+            panel.set_ylabel(f"{condition_title(where)}\n{ylabel}")
+    figure.supxlabel(xlabel, fontsize=8.5)
+    return figure, [(panel, *cell) for panel, cell in zip(axes, cells, strict=True)]
+
+
+def legend_above(figure: Figure, panels: Sequence[Axes], *, columns: int = 4) -> None:
+    """Draws one legend for all panels above them, each label once."""
     entries: dict[str, Any] = {}
     for panel in panels:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     if entries:
-        figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns)
+        figure.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=columns)
 
 
-def condition_title(temperature: float, method: str, benchmark: str = "") -> str:
-    """Returns a panel's title, e.g. `GSM8K, EAGLE-2, T = 0`."""
-    words = [names.benchmark_title(benchmark)] if benchmark else []
-    return ", ".join([*words, names.method_title(method), f"T = {temperature:g}"])
+def condition_title(where: Where) -> str:
+    """Returns e.g. `EAGLE-2, T = 0`."""
+    return f"{names.method_title(where.method)}, T = {where.temperature:g}"
 
 
 def save(picture: Picture, folder: Path) -> None:
-    """Writes `<name>.png` and `<name>.pdf`, without time stamps or program versions."""
-    blank = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Producer": None, "Creator": None}}
-    for suffix, metadata in blank.items():
-        with atomic_path(folder / f"{picture.name}.{suffix}") as temporary:
-            picture.figure.savefig(temporary, format=suffix, metadata=metadata)
+    """Writes `<name>.png` and `<name>.pdf`, without time stamps or program versions.
+
+    The canvases print directly: `Figure.savefig` would draw everything twice per file.
+    """
+    figure = picture.figure
+    with atomic_path(folder / f"{picture.name}.png") as temporary:
+        FigureCanvasAgg(figure).print_png(temporary, metadata={"Software": None})
+    figure.set_layout_engine("none")  # laid out while the PNG was drawn
+    with atomic_path(folder / f"{picture.name}.pdf") as temporary:
+        FigureCanvasPdf(figure).print_pdf(temporary, metadata={"CreationDate": None, "Producer": None, "Creator": None})
