@@ -20,7 +20,7 @@ from taps.data.audit import Audit
 from taps.data.benchmarks import READERS, Prompt, read_prompts
 from taps.data.conversations import UniqueIds
 from taps.data.generated import stream_generated
-from taps.data.ordering import seeded_order
+from taps.data.mixtures import seeded_order
 from taps.data.records import stream_records
 from taps.plumbing.artefacts import provenance, write_json, write_jsonl
 from taps.plumbing.cli import run

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from taps import prompts
 from taps.data.benchmarks import READERS, references
-from taps.data.ordering import seeded_order
+from taps.data.mixtures import seeded_order
 from taps.plumbing.artefacts import read_json, read_jsonl
 from taps.plumbing.errors import TapsError
 
