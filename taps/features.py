@@ -16,6 +16,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,13 +165,22 @@ def compute_shards(
     place = {"dtype": getattr(torch, args.dtype), "device": args.device}
     target = load_target(args.target, trust_remote_code=args.trust_remote_code, **place)
     head = load_target_head(args.target, **place)
-    with progress(total=sum(shard.num_tokens for shard in missing), what="features", unit="tok") as bar:
+    with (
+        ThreadPoolExecutor(max_workers=1) as writer,  # hashes and writes one shard while the next is computed
+        progress(total=sum(shard.num_tokens for shard in missing), what="features", unit="tok") as bar,
+    ):
+        pending = None
         for shard in missing:
             tokens = [rows[i] for i in shard.row_range]
             features = compute_features(target, tokens, batch_tokens=args.batch_tokens, on_tokens=bar.update)
             checked = check_logits(target, head, shard, tokens, features, num_rows=args.check_rows)
             on_host = [row.cpu() for row in features]
-            yield write_shard(folder, checked, on_host, manifest=manifest, provenance=where)
+            before = pending
+            pending = writer.submit(write_shard, folder, checked, on_host, manifest=manifest, provenance=where)
+            if before is not None:
+                yield before.result()
+        if pending is not None:
+            yield pending.result()
 
 
 def check_logits(

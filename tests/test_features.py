@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from taps import features, join_features
+from taps.model.alignment import aligned_passes
+from taps.model.batches import Conversations, RowId
+from taps.model.drafter import DrafterConfig, DraftModel
 from taps.model.feature_store import FeatureStore
 from taps.model.features import OnlineFeatures, compute_features, head_agreement, length_batches
+from taps.model.losses import LossWeights, draft_losses
 from taps.model.target import load_target
 from taps.model.target_head import load_target_head
 from taps.plumbing.artefacts import write_tensors
@@ -62,6 +66,7 @@ def tokens(tmp_path_factory, rows):
 
 def write_tokens(path, rows):
     tensors = {"tokens": np.concatenate([row.numpy() for row in rows]), "offsets": np.cumsum([0, *map(len, rows)])}
+    tensors["supervised"] = np.ones(len(tensors["tokens"]), dtype=np.uint8)
     meta = {"template_digest": "c", "ids": [f"row{i}" for i in range(len(rows))]}
     write_tensors(path, tensors, kind="tokens", provenance={}, meta=meta)
 
@@ -116,6 +121,21 @@ def test_online_features_are_those_on_disk(run, tmp_path, target, tokens, rows):
     for offline, computed in zip(store.rows(asked), online.rows(asked), strict=True):
         torch.testing.assert_close(computed, offline, rtol=2**-7, atol=1e-6)
     assert torch.equal(online.row(3), online.rows([3])[0])
+
+
+def test_online_losses_are_those_offline(run, tmp_path, target, target_folder, tokens):
+    head = load_target_head(target_folder)
+    torch.manual_seed(3)
+    drafter = DraftModel(DrafterConfig.from_json(head.config))
+    found = []
+    for source in (FeatureStore(run(tmp_path / "f")), OnlineFeatures(target, tokens)):
+        batch = Conversations({"math": tokens}, {"math": source}).batch([RowId("math", i) for i in (2, 3, 4)])
+        passes = aligned_passes(drafter, head.embed(batch.next_tokens), batch.features, batch.lengths, num_passes=3)
+        kept = torch.stack([states[batch.supervised] for states in passes])
+        found.append(draft_losses(kept, batch.targets, head.head, LossWeights(top_k=1.0)))
+    offline, online = found
+    assert online.total.item() == pytest.approx(offline.total.item(), rel=1e-3)
+    assert online.value == pytest.approx(offline.value, rel=1e-3)
 
 
 def test_stage_writes_every_row_in_order_and_says_what_it_needs(run, tmp_path, target, target_folder, tokens, capsys):
