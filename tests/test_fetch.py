@@ -123,6 +123,15 @@ def test_full_disk_is_not_retried():
         with_retries(action, what="x", attempts=4, sleep=lambda _: pytest.fail("slept"))
 
 
+def test_leftovers_of_a_killed_process_do_no_harm(index, tmp_path):
+    leftover = tmp_path / ".q.txt.download" / "toy_data-1.0-py3-none-any.whl"
+    leftover.parent.mkdir()
+    leftover.write_bytes(b"half a wheel")
+    fetch.main(package_flags(tmp_path / "q.txt"))
+    assert (tmp_path / "q.txt").read_bytes() == CONTENT
+    assert not leftover.parent.exists()
+
+
 def test_interrupted_unpacking_leaves_nothing(index, tmp_path, monkeypatch):
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

@@ -162,6 +162,14 @@ def test_code_comes_along_only_when_trusted(source, tmp_path):
     assert (output / "modeling_x.py").exists()
 
 
+def test_tokenizer_without_its_file_names_what_is_needed(source, tmp_path):
+    (source / "tokenizer.json").unlink()
+    (source / "tokenizer.model").write_bytes(b"not read without sentencepiece")
+    with pytest.raises(TapsError, match=r"no usable tokenizer.*pip install sentencepiece protobuf") as caught:
+        prepare(source, tmp_path / "target")
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("found", "message"), [("nothing", "found nothing; fetch it"), ("empty", "found neither"), ("two", "found neither")]
 )

@@ -74,7 +74,9 @@ def settle_chat_template(folder: Path, *, template: Path | None, trust_remote_co
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
     except (OSError, ValueError, ImportError) as error:
-        raise TapsError(folder.name, "no usable tokenizer", found=str(error).splitlines()[0]) from error
+        line = next(line for line in [*str(error).strip().splitlines(), type(error).__name__] if line.strip())
+        remedy = "a tokenizer.model without tokenizer.json needs: pip install sentencepiece protobuf"
+        raise TapsError("--source", "no usable tokenizer", found=line, remedy=remedy) from error
     if not (folder / "tokenizer.json").exists():
         tokenizer.save_pretrained(folder)
     if not tokenizer.chat_template:
