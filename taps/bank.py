@@ -92,19 +92,26 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def bank_of_trace(
-    model: DraftModel, head: TargetHead, trace: dict[str, Any], options: DraftOptions, *, chunk: int = 64
+    model: DraftModel,
+    head: TargetHead,
+    trace: dict[str, Any],
+    options: DraftOptions,
+    *,
+    chunk: int = 64,
+    show_progress: bool = True,
 ) -> tuple[Trees, np.ndarray]:
     """Returns (trees [P], offsets int64 [S + 1]): a tree for each root that a cycle could have, sequence by sequence.
 
     Args:
         trace: Tensors of a trace artefact: tokens, offsets, prompt_lengths, features.
         chunk: Positions drafted together; bounds memory, changes nothing else.
+        show_progress: Whether to draw a bar.
     """
     starts, prompts = trace["offsets"].tolist(), trace["prompt_lengths"].tolist()
     sequences = list(zip(starts, starts[1:], prompts, strict=False))
     parts: list[Trees] = []
     counts = [max(end - start - prompt - 1, 0) for start, end, prompt in sequences]
-    with progress(total=sum(counts), what="drafting", unit="pos") as bar:
+    with progress(total=sum(counts), what="drafting", unit="pos", show=show_progress) as bar:
         for start, end, prompt in sequences:
             tokens, features = trace["tokens"][start:end], trace["features"][start:end]
             for trees in _bank_of_sequence(model, head, tokens, features, prompt, options, chunk):

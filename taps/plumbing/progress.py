@@ -9,13 +9,16 @@ from typing import Any
 from tqdm import tqdm
 
 
-def progress(items: Iterable[Any] | None = None, *, total: float | None = None, what: str, unit: str) -> tqdm:
+def progress(
+    items: Iterable[Any] | None = None, *, total: float | None = None, what: str, unit: str, show: bool = True
+) -> tqdm:
     """Returns a tqdm bar over `items` (or a manual one: call `.update(n)`), labelled `what`, counting `unit`s."""
     return tqdm(
         items,
         total=total,
         desc=what,
         unit=unit,
+        disable=not show,
         unit_scale=True,
         dynamic_ncols=True,
         file=sys.stderr,

@@ -1,0 +1,81 @@
+"""Processes and the DeepSpeed engine: one process without ports, several by torchrun."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from taps.plumbing.errors import TapsError
+
+
+def start_processes(device: str) -> tuple[int, int, torch.device]:
+    """Returns (rank, world size, this process's device) after joining the process group.
+
+    torchrun sets RANK, WORLD_SIZE and LOCAL_RANK; without it there is one process, which opens no port. The *local*
+    rank picks the device, so several machines work.
+    """
+    if device == "cpu":
+        os.environ["DS_ACCELERATOR"] = "cpu"
+    local_rank = int(os.environ.setdefault("LOCAL_RANK", "0"))
+    place = torch.device("cpu" if device == "cpu" else f"cuda:{local_rank}")
+    if place.type == "cuda":
+        torch.cuda.set_device(place)
+    backend = "nccl" if place.type == "cuda" else "gloo"
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        dist.init_process_group(backend)
+    else:
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    return dist.get_rank(), dist.get_world_size(), place
+
+
+def make_engine(
+    module: nn.Module,
+    *,
+    learning_rate: float,
+    betas: tuple[float, float],
+    weight_decay: float,
+    clip_norm: float,
+    zero_stage: int,
+    dtype: torch.dtype,
+    micro_batch_size: int,
+    accumulation: int,
+) -> Any:
+    """Returns the DeepSpeed engine around `module`, with PyTorch's own AdamW (no compilation on first use).
+
+    Args:
+        module: Computes the loss; only its trainable parameters are known to the engine.
+        learning_rate: Overwritten by the schedule at each step.
+        betas: AdamW's.
+        weight_decay: AdamW's.
+        clip_norm: Largest gradient norm; 0 for none.
+        zero_stage: ZeRO 0, 1 or 2.
+        dtype: float32, or bfloat16 with float32 master weights.
+        micro_batch_size: Rows per process and backward pass.
+        accumulation: Backward passes per step.
+
+    Raises:
+        TapsError: ZeRO stage other than 0, 1, 2.
+    """
+    if zero_stage not in (0, 1, 2):
+        raise TapsError("--zero-stage", "not supported", expected="0, 1 or 2", found=zero_stage)
+    import deepspeed
+    from deepspeed.ops import __compatible_ops__
+
+    __compatible_ops__["deepspeed_shm_comm"] = False  # else the first start compiles it for a minute, given a compiler
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=learning_rate, betas=betas, weight_decay=weight_decay)
+    settings = {
+        "train_micro_batch_size_per_gpu": micro_batch_size,
+        "gradient_accumulation_steps": accumulation,
+        "gradient_clipping": clip_norm,
+        "zero_optimization": {"stage": zero_stage},
+        "zero_allow_untested_optimizer": True,
+        "bf16": {"enabled": dtype == torch.bfloat16},
+        "steps_per_print": 1 << 60,
+    }
+    engine, *_ = deepspeed.initialize(model=module, optimizer=optimizer, config=settings, dist_init_required=False)
+    return engine

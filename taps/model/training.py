@@ -1,0 +1,278 @@
+"""The training loop of both families: one schedule, one loss normalisation, exact resumption.
+
+Every optimizer step sees `batch_size` rows over all processes and accumulation steps; its loss is the sum over their
+supervised tokens divided by their number, whoever computes which row. All randomness is a function of (seed, place in
+the stream of rows), so a resumed run needs no generator state and continues bit for bit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from taps.model.alignment import aligned_passes
+from taps.model.batches import Batch, Conversations, Noise, Plan
+from taps.model.drafter import DraftModel
+from taps.model.flops import training_flops
+from taps.model.losses import Losses, LossWeights, draft_losses
+from taps.model.target_head import TargetHead
+from taps.model.training_state import load_state, save_state
+from taps.plumbing.progress import progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything that decides the weights, next to the data.
+
+    Attributes:
+        num_steps: Optimizer steps.
+        learning_rate: Peak.
+        warmup_share: Share of the steps with a rising rate; then it falls linearly to 0.
+        accumulation: Backward passes per step and process.
+        loss_weights: How losses are added.
+        num_passes: Alignment passes (1: EAGLE-2, 3: HASS).
+        attention: `causal` or `published` masking of the aligned passes.
+        noise: Noise on the input features.
+        clip_value: Largest absolute gradient entry, the published clipping; 0 for none.
+        fingerprint: Digest of all settings and inputs; a state of another run is not resumed from.
+    """
+
+    num_steps: int
+    learning_rate: float
+    warmup_share: float
+    accumulation: int
+    loss_weights: LossWeights
+    num_passes: int
+    attention: str
+    noise: Noise
+    clip_value: float
+    fingerprint: str
+
+    def learning_rate_at(self, step: int) -> float:
+        """Returns the rate of optimizer step `step`, counted from 0: linear warm-up, then linear decay."""
+        warmup = max(1, round(self.warmup_share * self.num_steps))
+        if step < warmup:
+            return self.learning_rate * (step + 1) / warmup
+        return self.learning_rate * (self.num_steps - step) / max(1, self.num_steps - warmup)
+
+
+class DraftTraining(nn.Module):
+    """The module that the engine wraps: batch in, losses out. The target's ends are no part of its parameters."""
+
+    def __init__(self, drafter: DraftModel, head: TargetHead, recipe: Recipe) -> None:
+        super().__init__()
+        self.drafter = drafter
+        self._head = head
+        self._recipe = recipe
+
+    def forward(self, batch: Batch) -> Losses:
+        """Returns the losses summed over the supervised tokens of `batch` and over passes."""
+        like = self._head.head
+        predictions = aligned_passes(
+            self.drafter,
+            self._head.embed(batch.next_tokens.to(like.device)),
+            batch.features.to(like),
+            batch.lengths,
+            num_passes=self._recipe.num_passes,
+            attention=self._recipe.attention,
+        )
+        supervised = batch.supervised.to(like.device)
+        kept = torch.stack([prediction[supervised] for prediction in predictions])
+        return draft_losses(kept, batch.targets.to(like), like, self._recipe.loss_weights)
+
+
+@dataclass
+class Outcome:
+    """What a finished run reports.
+
+    Attributes:
+        metrics: One record per epoch.
+        num_tokens: Inputs seen, over all processes, one pass each counted once.
+        num_supervised: Supervised tokens seen.
+        flops: Operations spent (`taps.model.flops`).
+        seconds: Wall time of training, validation left out, over all resumed parts.
+    """
+
+    metrics: list[dict[str, Any]]
+    num_tokens: int
+    num_supervised: int
+    flops: float
+    seconds: float
+
+
+def train(
+    engine: Any,
+    conversations: Conversations,
+    plan: Plan,
+    recipe: Recipe,
+    *,
+    state: Path,
+    checkpoint_every_s: float,
+    validate: Callable[[], dict[str, Any]],
+    head_columns: int,
+) -> Outcome:
+    """Trains the engine's module to the end, from the newest state in `state` if there is one.
+
+    Args:
+        engine: DeepSpeed engine around a `DraftTraining`.
+        conversations: The data.
+        plan: Which rows each step sees.
+        recipe: Everything else that decides the weights.
+        state: Folder of this run's states.
+        checkpoint_every_s: Seconds between states; one is also written after each epoch.
+        validate: Called after each epoch by the first process.
+        head_columns: Size of the (draft) vocabulary, for the count of operations.
+    """
+    rank, world = dist.get_rank(), dist.get_world_size()
+    config = engine.module.drafter.config
+    facts: dict[str, Any] = {"metrics": [], "num_tokens": 0, "num_supervised": 0, "seconds": 0.0, "running": _no_sums()}
+    first_step = 0
+    if found := load_state(state, recipe.fingerprint):
+        folder, first_step, facts = found
+        if engine.load_checkpoint(str(folder), tag="engine")[0] is None:
+            raise RuntimeError(f"{folder}: the engine found nothing to load")
+    saved_at = time.monotonic()
+    bar = progress(total=recipe.num_steps, what="training", unit="step")
+    bar.update(first_step)
+    steps = _micro_batches(conversations, plan, recipe, first_step, rank, world)
+    for step, micro_batches, num_supervised in steps:
+        started = time.perf_counter()
+        for losses in _one_step(engine, micro_batches, num_supervised, recipe, step, world):
+            for name in ("value", "probability", "top_k"):
+                facts["running"][name] += getattr(losses, name)
+        lengths = [conversations.num_tokens(plan.row_at(place)) - 2 for place in plan.places(step)]
+        facts["num_tokens"] += sum(lengths)
+        facts["num_supervised"] += num_supervised
+        facts["running"]["count"] += num_supervised
+        facts["seconds"] += time.perf_counter() - started
+        bar.update(1)
+        done = step + 1
+        epoch_ends = plan.epoch_of(done) > plan.epoch_of(step) or done == recipe.num_steps
+        if epoch_ends:
+            facts["metrics"].append(_epoch_record(facts, plan, recipe, done, validate if rank == 0 else None))
+            facts["running"] = _no_sums()
+            bar.set_postfix_str(_short(facts["metrics"][-1]))
+        if epoch_ends or _agreed(time.monotonic() - saved_at > checkpoint_every_s):
+            _save(engine, state, done, facts | {"fingerprint": recipe.fingerprint}, is_main=rank == 0)
+            saved_at = time.monotonic()
+    bar.close()
+    rows = max(recipe.num_steps * plan.batch_size, 1)
+    flops = training_flops(
+        config,
+        num_inputs=facts["num_tokens"],
+        num_supervised=facts["num_supervised"],
+        mean_length=facts["num_tokens"] / rows,
+        head_columns=head_columns,
+        num_passes=recipe.num_passes,
+    )
+    return Outcome(
+        metrics=facts["metrics"],
+        num_tokens=facts["num_tokens"],
+        num_supervised=facts["num_supervised"],
+        flops=flops,
+        seconds=facts["seconds"],
+    )
+
+
+def _one_step(
+    engine: Any, micro_batches: list[Batch], num_supervised: int, recipe: Recipe, step: int, world: int
+) -> Iterator[Losses]:
+    """Runs one optimizer step; yields the losses of each of this process's micro-batches.
+
+    The engine averages over processes and accumulation steps; multiplying by both leaves the sum over the global batch,
+    which is then divided by its supervised tokens.
+    """
+    for group in engine.optimizer.param_groups:
+        group["lr"] = recipe.learning_rate_at(step)
+    scale = world * recipe.accumulation / max(num_supervised, 1)
+    for batch in micro_batches:
+        losses = engine(batch)
+        engine.backward(losses.total * scale)
+        if recipe.clip_value and engine.is_gradient_accumulation_boundary():
+            nn.utils.clip_grad_value_(engine.module.parameters(), recipe.clip_value)
+        engine.step()
+        yield losses
+
+
+def _micro_batches(
+    conversations: Conversations, plan: Plan, recipe: Recipe, first_step: int, rank: int, world: int
+) -> Iterator[tuple[int, list[Batch], int]]:
+    """Yields (step, this process's micro-batches, supervised tokens of the global batch), loaded one step ahead."""
+
+    def load(step: int) -> tuple[int, list[Batch], int]:
+        places = list(plan.places(step))
+        num_supervised = sum(conversations.num_supervised(plan.row_at(place)) for place in places)
+        parts = [
+            places[rank * recipe.accumulation + part :: world * recipe.accumulation]
+            for part in range(recipe.accumulation)
+        ]
+        batches = [
+            conversations.batch([plan.row_at(place) for place in part], noise=recipe.noise, places=part)
+            for part in parts
+        ]
+        return step, batches, num_supervised
+
+    with ThreadPoolExecutor(max_workers=1) as loader:
+        ahead = None
+        for step in range(first_step, recipe.num_steps):
+            current = ahead.result() if ahead else load(step)
+            ahead = loader.submit(load, step + 1) if step + 1 < recipe.num_steps else None
+            yield current
+
+
+def _epoch_record(
+    facts: dict[str, Any], plan: Plan, recipe: Recipe, done: int, validate: Callable[[], dict[str, Any]] | None
+) -> dict[str, Any]:
+    """Returns the metrics of the epoch that just ended; training losses are this process's, per supervised token."""
+    count = max(facts["running"]["count"], 1)
+    world = dist.get_world_size()
+    return {
+        "step": done,
+        "epoch": done * plan.batch_size / len(plan.rows),
+        "learning_rate": recipe.learning_rate_at(done - 1),
+        "num_tokens": facts["num_tokens"],
+        "seconds": round(facts["seconds"], 3),
+        **{
+            name: facts["running"][name] * world / count / recipe.num_passes
+            for name in ("value", "probability", "top_k")
+        },
+        **(validate() if validate else {}),
+    }
+
+
+def _save(engine: Any, state: Path, step: int, facts: dict[str, Any], *, is_main: bool) -> None:
+    def write(folder: Path) -> None:
+        dist.barrier()  # the first process makes the folder
+        engine.save_checkpoint(str(folder), tag="engine")
+        dist.barrier()
+
+    save_state(state, step, facts, write, is_main=is_main)
+    dist.barrier()
+
+
+def _agreed(condition: bool) -> bool:
+    """Returns the first process's answer in all processes: clocks differ, collective calls must not."""
+    if dist.get_world_size() == 1:
+        return condition
+    answer = torch.tensor([int(condition)])
+    if dist.get_backend() == "nccl":
+        answer = answer.cuda()
+    dist.broadcast(answer, src=0)
+    return bool(answer.item())
+
+
+def _no_sums() -> dict[str, float]:
+    return {"value": 0.0, "probability": 0.0, "top_k": 0.0, "count": 0}
+
+
+def _short(record: dict[str, Any]) -> str:
+    names = ["probability", *(name for name in record if name.startswith(("validation_top1", "tau_")))]
+    return " ".join(f"{name.removeprefix('validation_')} {record[name]:.3f}" for name in names if name in record)

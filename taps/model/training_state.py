@@ -1,0 +1,73 @@
+"""States of a training run on disk: complete or not there, checked when read, the last two kept.
+
+A state is a folder `step-00000120` that holds whatever the optimizer engine writes, plus `state.json` with the digest
+of each file. It is made under another name and renamed when complete, so a kill at any moment leaves the previous one.
+These files hold pickles of our own making; they are never read from anywhere but the run's own folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from taps.plumbing.artefacts import sha256_of, write_text
+
+_MANIFEST = "state.json"
+_KEPT = 2
+
+
+def save_state(folder: Path, step: int, facts: dict[str, Any], write: Callable[[Path], None], *, is_main: bool) -> None:
+    """Writes the state after `step` steps and removes all but the last two.
+
+    Args:
+        folder: The run's state folder.
+        step: Optimizer steps done.
+        facts: JSON facts to get back from `load_state` (metrics so far, fingerprint of the run).
+        write: Writes the engine's files into the folder it is given; called by every process.
+        is_main: Whether this process finishes the state; the others only call `write`.
+    """
+    pending = folder / f".pending-{step:08d}"
+    if is_main:
+        shutil.rmtree(pending, ignore_errors=True)
+        pending.mkdir(parents=True)
+    write(pending)
+    if not is_main:
+        return
+    files = {str(p.relative_to(pending)): sha256_of(p) for p in sorted(pending.rglob("*")) if p.is_file()}
+    write_text(pending / _MANIFEST, json.dumps({"step": step, "files": files, "facts": facts}))
+    final = folder / f"step-{step:08d}"
+    shutil.rmtree(final, ignore_errors=True)
+    os.replace(pending, final)
+    for old in sorted(folder.glob("step-*"))[:-_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def load_state(folder: Path, fingerprint: str) -> tuple[Path, int, dict[str, Any]] | None:
+    """Returns (state folder, step, facts) of the newest complete state of this very run; None if there is none.
+
+    A truncated or edited state, or one of a run with other settings, is passed over with a message on stderr.
+
+    Args:
+        folder: The run's state folder.
+        fingerprint: What identifies the run; states carry it in `facts["fingerprint"]`.
+    """
+    for state in sorted(folder.glob("step-*"), reverse=True):
+        problem = None
+        try:
+            manifest = json.loads((state / _MANIFEST).read_text())
+            broken = [name for name, digest in manifest["files"].items() if sha256_of(state / name) != digest]
+            if broken:
+                problem = f"{broken[0]} is truncated or edited"
+            elif manifest["facts"]["fingerprint"] != fingerprint:
+                problem = "it belongs to a run with other settings or inputs"
+        except (OSError, ValueError, KeyError) as error:
+            problem = f"it is incomplete ({error})"
+        if problem is None:
+            return state, manifest["step"], manifest["facts"]
+        print(f"{state}: not resumed from, {problem}; trying the state before it", file=sys.stderr)
+    return None

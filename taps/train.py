@@ -1,0 +1,287 @@
+"""Trains a draft model: EAGLE-2 (one pass) or HASS (several aligned passes with a top-K loss), through DeepSpeed.
+
+    python -m taps.train --target results/laptop/target --mixture results/laptop/mixtures/math.json \
+        --tokens math=results/laptop/tokens/math.safetensors --features math=results/laptop/features/math \
+        --draft-vocab results/laptop/draft_vocab.safetensors --epochs 6 --learning-rate 1e-3 --batch-size 8 \
+        --state results/laptop/training_state/eagle2/math --output results/laptop/drafters/eagle2/math
+
+Several processes: `torchrun --standalone --nproc-per-node 4 -m taps.train ...` (multi-node arguments of torchrun pass
+through). Killed at any moment and started again, it continues from its last state, bit for bit in float32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from taps.plumbing.artefacts import digest_of, provenance, read_json, write_json, write_text
+from taps.plumbing.cli import run
+from taps.plumbing.errors import TapsError
+
+_ONLINE = "online"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the command line of this stage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m taps.train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    data = parser.add_argument_group("data")
+    data.add_argument("--target", type=Path, required=True, help="folder of the target model")
+    data.add_argument("--mixture", type=Path, required=True, help="mixture to train on")
+    data.add_argument("--tokens", action="append", required=True, metavar="CORPUS=FILE", help="tokens of each corpus")
+    data.add_argument(
+        "--features", action="append", required=True, metavar="CORPUS=DIR", help=f"features, or CORPUS={_ONLINE}"
+    )
+    data.add_argument("--draft-vocab", type=Path, help="train over these tokens only")
+    data.add_argument("--heldout-trace", type=Path, action="append", default=[], help="for tau on held-out prompts")
+    data.add_argument("--init-from", type=Path, help="draft model to start from")
+    size = parser.add_argument_group("length of the run (one of them)").add_mutually_exclusive_group(required=True)
+    size.add_argument("--epochs", type=float, help="passes over the mixture's training rows")
+    size.add_argument("--match-cost", type=Path, metavar="TRAINING_JSON", help="train until as many FLOPs are spent")
+    recipe = parser.add_argument_group("recipe")
+    recipe.add_argument("--learning-rate", type=float, default=3e-5, help="peak (default: %(default)s)")
+    recipe.add_argument("--warmup-share", type=float, default=0.01, help="of all steps (default: %(default)s)")
+    recipe.add_argument(
+        "--batch-size", type=int, default=32, help="rows per step, all processes (default: %(default)s)"
+    )
+    recipe.add_argument("--accumulation", type=int, default=1, help="backward passes per step (default: %(default)s)")
+    recipe.add_argument("--betas", type=float, nargs=2, default=(0.9, 0.95), help="AdamW's (default: %(default)s)")
+    recipe.add_argument("--weight-decay", type=float, default=0.01, help="AdamW's (default: %(default)s)")
+    recipe.add_argument("--clip-norm", type=float, default=0.5, help="0 = none (default: %(default)s)")
+    recipe.add_argument("--clip-value", type=float, default=0.0, help="published clipping, 0 = none")
+    recipe.add_argument("--noise", type=float, default=0.2, help="uniform feature noise (default: %(default)s)")
+    recipe.add_argument("--published-noise", action="store_true", help="scale the noise by 512 / length")
+    recipe.add_argument("--value-weight", type=float, default=1.0, help="of the feature loss (default: %(default)s)")
+    recipe.add_argument("--probability-weight", type=float, default=0.1, help="default: %(default)s")
+    recipe.add_argument("--top-k-weight", type=float, default=0.0, help="HASS: 1 (default: %(default)s)")
+    recipe.add_argument("--top-k", type=int, default=10, help="K of the top-K loss (default: %(default)s)")
+    recipe.add_argument("--alignment-passes", type=int, default=1, help="HASS: 3 (default: %(default)s)")
+    recipe.add_argument("--attention", choices=("causal", "published"), default="causal", help="of aligned passes")
+    recipe.add_argument("--seed", type=int, default=0, help="of weights, order and noise (default: %(default)s)")
+    trees = parser.add_argument_group("trees of the validation's tau")
+    trees.add_argument("--depth", type=int, default=5, help="default: %(default)s")
+    trees.add_argument("--draft-top-k", type=int, default=8, help="default: %(default)s")
+    trees.add_argument("--num-draft-tokens", type=int, default=40, help="default: %(default)s")
+    machine = parser.add_argument_group("machine")
+    machine.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="default: %(default)s")
+    machine.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: %(default)s")
+    machine.add_argument("--zero-stage", type=int, default=0, help="ZeRO 0, 1 or 2 (default: %(default)s)")
+    machine.add_argument("--checkpoint-every", type=float, default=300, metavar="SECONDS", help="default: %(default)s")
+    machine.add_argument("--trust-remote-code", action="store_true", help="run code shipped with the target (online)")
+    machine.add_argument("--state", type=Path, required=True, help="folder for states to resume from")
+    parser.add_argument("--output", type=Path, required=True, help="folder of the draft model to write")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the stage."""
+    args = build_parser().parse_args(argv)
+    if args.clip_value and (args.zero_stage or args.dtype != "float32"):
+        raise TapsError("--clip-value", "needs --zero-stage 0 and --dtype float32", remedy="use --clip-norm instead")
+    import torch
+
+    from taps.decoding.drafting import DraftOptions
+    from taps.model.batches import Conversations, Noise, Plan, read_mixture
+    from taps.model.distributed import make_engine, start_processes
+    from taps.model.losses import LossWeights
+    from taps.model.target_head import load_target_head
+    from taps.model.training import DraftTraining, Recipe, train
+    from taps.model.validation import read_held_out, validate
+
+    rank, world, device = start_processes(args.device)
+    if args.batch_size % (world * args.accumulation):
+        raise TapsError(
+            "--batch-size",
+            "must divide evenly",
+            expected=f"a multiple of {world * args.accumulation}",
+            found=args.batch_size,
+        )
+    dtype = getattr(torch, args.dtype)
+    tokens = {name: Path(path) for name, path in _pairs("--tokens", args.tokens).items()}
+    features = _open_features(args, tokens, device)
+    head = load_target_head(args.target, draft_vocab=args.draft_vocab, dtype=dtype, device=device)
+    conversations = Conversations(tokens, features)
+    train_rows, validation_rows = read_mixture(args.mixture)
+    plan = Plan(conversations.usable(train_rows), args.batch_size, args.seed)
+    if not plan.rows:
+        raise TapsError(args.mixture, "no row has a supervised token", remedy="look at the audits of its tokens")
+    inputs = _inputs(args, tokens)
+    model, inherited = _initial_model(args, head)
+    recipe = Recipe(
+        num_steps=_num_steps(args, plan, conversations, model, head, inherited),
+        learning_rate=args.learning_rate,
+        warmup_share=args.warmup_share,
+        accumulation=args.accumulation,
+        loss_weights=LossWeights(
+            value=args.value_weight, probability=args.probability_weight, top_k=args.top_k_weight, k=args.top_k
+        ),
+        num_passes=args.alignment_passes,
+        attention=args.attention,
+        noise=Noise(amplitude=args.noise, published=args.published_noise, seed=args.seed),
+        clip_value=args.clip_value,
+        fingerprint=_fingerprint(args, inputs, world),
+    )
+    engine = make_engine(
+        DraftTraining(model.to(device=device, dtype=dtype), head, recipe),
+        learning_rate=args.learning_rate,
+        betas=tuple(args.betas),
+        weight_decay=args.weight_decay,
+        clip_norm=args.clip_norm,
+        zero_stage=args.zero_stage,
+        dtype=dtype,
+        micro_batch_size=args.batch_size // (world * args.accumulation),
+        accumulation=args.accumulation,
+    )
+    options = DraftOptions(depth=args.depth, top_k=args.draft_top_k, num_nodes=args.num_draft_tokens)
+    held_out = read_held_out(conversations.usable(validation_rows), args.heldout_trace, options)
+    outcome = train(
+        engine,
+        conversations,
+        plan,
+        recipe,
+        state=args.state,
+        checkpoint_every_s=args.checkpoint_every,
+        validate=lambda: validate(engine.module.drafter, head, conversations, held_out, recipe.loss_weights),
+        head_columns=len(head.head),
+    )
+    if rank == 0:
+        _write(args, engine.module.drafter, outcome, inherited, inputs, recipe, world)
+
+
+def _pairs(flag: str, values: Sequence[str]) -> dict[str, str]:
+    """Returns {name: value} of repeated NAME=VALUE flags."""
+    if wrong := [value for value in values if "=" not in value]:
+        raise TapsError(flag, "not NAME=VALUE", found=wrong[0])
+    return dict(value.split("=", 1) for value in values)
+
+
+def _open_features(args: argparse.Namespace, tokens: dict[str, Path], device: Any) -> dict[str, Any]:
+    from taps.model.feature_store import FeatureStore
+
+    given = _pairs("--features", args.features)
+    if set(given) != set(tokens):
+        raise TapsError("--features", "other corpora than --tokens", expected=sorted(tokens), found=sorted(given))
+    sources: dict[str, Any] = {}
+    for corpus, place in given.items():
+        if place == _ONLINE:
+            sources[corpus] = _online(args, tokens[corpus], device)
+            continue
+        sources[corpus] = FeatureStore(Path(place))
+        sources[corpus].check_matches(tokens=tokens[corpus], target=args.target)
+    return sources
+
+
+def _online(args: argparse.Namespace, tokens: Path, device: Any) -> Any:
+    import torch
+
+    from taps.model.features import OnlineFeatures
+    from taps.model.target import load_target
+    from taps.plumbing.artefacts import read_tensors
+
+    target = load_target(
+        args.target, dtype=getattr(torch, args.dtype), device=device, trust_remote_code=args.trust_remote_code
+    )
+    rows, _ = read_tensors(tokens, kind="tokens", names=["tokens", "offsets"])
+    return OnlineFeatures(target, rows["tokens"], rows["offsets"])
+
+
+def _initial_model(args: argparse.Namespace, head: Any) -> tuple[Any, dict[str, float]]:
+    """Returns the model to train and the cost already in it."""
+    import torch
+
+    from taps.model.checkpoint import load_drafter
+    from taps.model.drafter import DrafterConfig, DraftModel
+
+    torch.manual_seed(args.seed)
+    if args.init_from is None:
+        return DraftModel(DrafterConfig.from_json(head.config)), {"num_tokens": 0, "flops": 0.0, "seconds": 0.0}
+    model = load_drafter(args.init_from, target_config=head.config).train()
+    record = args.init_from / "training.json"
+    if not record.exists():  # an imported draft model: its cost is not known to us
+        return model, {"num_tokens": 0, "flops": 0.0, "seconds": 0.0}
+    total = read_json(record, kind="training")["total"]
+    return model, {name: total[name] for name in ("num_tokens", "flops", "seconds")}
+
+
+def _num_steps(
+    args: argparse.Namespace, plan: Any, conversations: Any, model: Any, head: Any, inherited: dict[str, float]
+) -> int:
+    """Returns the optimizer steps of `--epochs`, or those that spend what `--match-cost` spent in total."""
+    if args.epochs is not None:
+        return plan.num_steps(args.epochs)
+    from taps.model.flops import training_flops
+
+    budget = read_json(args.match_cost, kind="training")["total"]["flops"] - inherited["flops"]
+    num_inputs = sum(conversations.num_tokens(row) - 2 for row in plan.rows)
+    per_epoch = training_flops(
+        model.config,
+        num_inputs=num_inputs,
+        num_supervised=sum(conversations.num_supervised(row) for row in plan.rows),
+        mean_length=num_inputs / len(plan.rows),
+        head_columns=len(head.head),
+        num_passes=args.alignment_passes,
+    )
+    return plan.num_steps(max(budget, 0.0) / per_epoch)
+
+
+def _inputs(args: argparse.Namespace, tokens: dict[str, Path]) -> dict[str, Path]:
+    inputs = {
+        "target": args.target,
+        "mixture": args.mixture,
+        **{f"tokens {name}": path for name, path in tokens.items()},
+    }
+    for name in ("draft_vocab", "match_cost"):
+        if getattr(args, name) is not None:
+            inputs[name] = getattr(args, name)
+    if args.init_from is not None:
+        inputs["init_from"] = args.init_from / "model.safetensors"
+    return inputs
+
+
+def _fingerprint(args: argparse.Namespace, inputs: dict[str, Path], world: int) -> str:
+    """Returns a digest of all that decides the weights, so that a state of another run is never resumed from."""
+    places = {"output", "state", "heldout_trace", "checkpoint_every", *(key for key in vars(args) if key in inputs)}
+    settings = {key: str(value) for key, value in vars(args).items() if key not in places | {"tokens", "features"}}
+    digests = {name: digest_of(path) for name, path in inputs.items()}
+    return hashlib.sha256(json.dumps([settings, digests, world], sort_keys=True).encode()).hexdigest()
+
+
+def _write(
+    args: argparse.Namespace,
+    model: Any,
+    outcome: Any,
+    inherited: dict[str, float],
+    inputs: dict[str, Path],
+    recipe: Any,
+    world: int,
+) -> None:
+    from taps.model.checkpoint import save_drafter
+
+    own = {"num_tokens": outcome.num_tokens, "flops": outcome.flops, "seconds": round(outcome.seconds, 3)}
+    record = {
+        "num_steps": recipe.num_steps,
+        "num_supervised": outcome.num_supervised,
+        "alignment_passes": recipe.num_passes,
+        "own": own,
+        "total": {name: own[name] + inherited[name] for name in own},
+    }
+    settings = {name: str(getattr(args, name)) for name in ("dtype", "device", "seed", "zero_stage")}
+    made_from = provenance(stage="taps.train", inputs=inputs, world_size=world, **settings)
+    write_text(args.output / "metrics.jsonl", "".join(json.dumps(entry) + "\n" for entry in outcome.metrics))
+    write_json(args.output / "training.json", record, kind="training", provenance=made_from)
+    save_drafter(args.output, model.float().state_dict(), model.config, provenance=made_from)
+    print(
+        f"{args.output}: {recipe.num_steps} steps, {outcome.num_tokens} tokens, "
+        f"{outcome.num_tokens / max(outcome.seconds, 1e-9):.0f} tokens/s",
+        file=sys.stderr,
+    )
+
+
+if __name__ == "__main__":
+    run(main)
