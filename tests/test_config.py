@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from taps.config import SCHEMA, averaged_name, averages_of, main, mixtures_of, read, validate
+from taps.config import main, read, validate
 from taps.plumbing.errors import TapsError
+from taps.study.contents import averaged_name, averages_of, mixtures_of
+from taps.study.schema import SCHEMA
 
 ROOT = SCHEMA.parent.parent.parent
 STUDY_FOLDER = ROOT / "workflow" / "studies"
@@ -77,7 +79,7 @@ def test_defaults_are_filled_in_at_every_level_and_nothing_given_is_lost() -> No
     assert config["parallel"]["model_threads"] == 1
     assert config["methods"]["eagle2"]["init_from"] is None
     assert config["evaluation"]["top_p"] == 1.0
-    assert config["corpora"]["math"]["regenerate"] is False
+    assert config["corpora"]["math"]["regenerate"] is None
     assert config["assets"] == {name: {"repo_type": "model", **asset} for name, asset in LAPTOP["assets"].items()}
     assert "parallel" not in LAPTOP
 
@@ -103,7 +105,7 @@ def test_defaults_are_filled_in_at_every_level_and_nothing_given_is_lost() -> No
         ("assets/local", {"path": "no/such.json"}, ["assets.local.path", "no such file", "no/such.json"]),
         ("target/chat_template", "no.jinja", ["target.chat_template", "no such file", "no.jinja"]),
         ("target/asset", "smollm", ["target.asset", "unknown asset smollm", "did you mean smollm2?"]),
-        ("target/tiny", True, ["target", "either asset: NAME or tiny: true"]),
+        ("target/tiny", {}, ["target", "either asset: NAME or tiny: {steps: N}"]),
         ("corpora/chat/asset", "sharegtp", ["corpora.chat.asset", "unknown asset", "did you mean sharegpt?"]),
         ("corpora/chat/asset", KeyError, ["corpora.chat.asset", "missing", "sharegpt"]),
         ("corpora/math/task", KeyError, ["corpora.math", "task and max_rows"]),

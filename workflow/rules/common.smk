@@ -7,11 +7,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(workflow.basedir))
 
-from taps.config import HELDOUT, averaged_name, averages_of, mixtures_of, validate
+from taps.config import validate
 from taps.plumbing.checkout import use_checkout
 from taps.plumbing.code_digest import code_digest
 from taps.plumbing.errors import TapsError
 from taps.plumbing.lease import hold_file
+from taps.study.contents import HELDOUT, averaged_name, drafters_at, mixtures_of
 
 use_checkout(Path(workflow.basedir))
 
@@ -162,6 +163,11 @@ def corpus_size(wildcards):
     return flags(max_tokens=config["corpora"][wildcards.corpus]["max_tokens"])
 
 
+def regenerate_flags(wildcards):
+    corpus = config["corpora"][wildcards.corpus]
+    return flags(**corpus["regenerate"], max_tokens=corpus["max_tokens"])
+
+
 def training_corpus(wildcards):
     """Returns the conversations to train on: as collected, or with the target's own answers."""
     folder = "regenerated" if config["corpora"][wildcards.corpus]["regenerate"] else "corpora"
@@ -197,11 +203,7 @@ TRAINED = [name for name in config["methods"] if name not in IMPORTED]
 
 
 def drafters_of(wildcards):
-    """Returns a method's drafters: one per mixture, then the averaged ones (the sweep at its temperatures only)."""
-    temperatures = config["averaging"]["sweep_temperatures"]
-    swept = temperatures is None or float(wildcards.temperature) in temperatures
-    averages = [name for name in averages_of(config, wildcards.method) if swept or name == averaged_name(0.5)]
-    return mixtures_of(config, wildcards.method) + averages
+    return drafters_at(config, wildcards.method, float(wildcards.temperature))
 
 
 def checkpoint(wildcards):

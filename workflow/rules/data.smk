@@ -77,11 +77,13 @@ if TARGET["tiny"]:
         params:
             code=code_digest("taps.tiny_target"),
             corpora=each("corpus", "corpora"),
+            steps=TARGET["tiny"]["steps"],
             seed=config["seed"],
         shell:
             """
             python -m taps.tiny_target \
                 {params.corpora:q} \
+                --steps {params.steps:q} \
                 --seed {params.seed:q} \
                 --output {output:q} \
                 2>&1 | tee {log:q}
@@ -167,17 +169,23 @@ rule regenerate:
     params:
         code=code_digest("taps.regenerate"),
         lease=lease(1),
+        options=regenerate_flags,
+        max_length=TARGET["max_length"],
         seed=config["seed"],
         dtype=config["dtype"],
         device=config["device"],
+        trust=flags(trust_remote_code=TARGET["trust_remote_code"]),
     shell:
         """
         {params.lease:q} python -m taps.regenerate \
             --target {input.target:q} \
             --corpus {input.corpus:q} \
+            {params.options:q} \
+            --max-length {params.max_length:q} \
             --seed {params.seed:q} \
             --dtype {params.dtype:q} \
             --device {params.device:q} \
+            {params.trust:q} \
             --output {output.corpus:q} \
             --audit {output.audit:q} \
             2>&1 | tee {log:q}

@@ -23,6 +23,7 @@ if config["parallel"]["feature_shards"] == 1:
             lease=lease(1),
             dtype=config["dtype"],
             device=config["device"],
+            trust=flags(trust_remote_code=TARGET["trust_remote_code"]),
         shell:
             """
             {params.lease:q} python -m taps.features \
@@ -30,6 +31,7 @@ if config["parallel"]["feature_shards"] == 1:
                 --tokens {input.tokens:q} \
                 --dtype {params.dtype:q} \
                 --device {params.device:q} \
+                {params.trust:q} \
                 --output {output:q} \
                 2>&1 | tee {log:q}
             """
@@ -58,6 +60,7 @@ else:
             num_shards=config["parallel"]["feature_shards"],
             dtype=config["dtype"],
             device=config["device"],
+            trust=flags(trust_remote_code=TARGET["trust_remote_code"]),
         shell:
             """
             {params.lease:q} python -m taps.features \
@@ -67,6 +70,7 @@ else:
                 --num-shards {params.num_shards:q} \
                 --dtype {params.dtype:q} \
                 --device {params.device:q} \
+                {params.trust:q} \
                 --output {output:q} \
                 2>&1 | tee {log:q}
             """
@@ -75,8 +79,7 @@ else:
         """Joins the shards of a corpus's features by a manifest."""
         input:
             shards=expand(
-                "<results>/feature_shards/{{corpus}}/{shard}",
-                shard=range(config["parallel"]["feature_shards"]),
+                "<results>/feature_shards/{{corpus}}/{shard}", shard=range(config["parallel"]["feature_shards"])
             ),
         output:
             directory("<results>/features/{corpus}"),

@@ -69,6 +69,29 @@ rule draw:
         """
 
 
+rule plan:
+    """Target: jobs, disk, operations and device hours of the study, before it runs."""
+    output:
+        "<reports>/plan.json",
+    log:
+        "<logs>/plan.log",
+    conda:
+        "../../envs/taps.yaml"
+    threads: 1
+    params:
+        code=code_digest("taps.plan"),
+        snakefile=f"{workflow.basedir}/Snakefile",
+        config_files=CONFIG_FILES,
+    shell:
+        """
+        python -m taps.plan \
+            --snakefile {params.snakefile:q} \
+            --config {params.config_files:q} \
+            --output {output:q} \
+            2>&1 | tee {log:q}
+        """
+
+
 rule clean_features:
     """Target: deletes the features, the largest part of a study's disk; only a new training needs them again."""
     log:

@@ -42,6 +42,7 @@ rule train:
         seed=config["seed"],
         dtype=config["dtype"],
         device=config["device"],
+        trust=flags(trust_remote_code=TARGET["trust_remote_code"]),
         state=f"results/{STUDY}/state/{{method}}/{{mixture}}",
     shell:
         """
@@ -61,6 +62,7 @@ rule train:
             --seed {params.seed:q} \
             --dtype {params.dtype:q} \
             --device {params.device:q} \
+            {params.trust:q} \
             --state {params.state:q} \
             --output {output:q} \
             2>&1 | tee {log:q}

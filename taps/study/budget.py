@@ -1,0 +1,275 @@
+"""Operations and disk of a study, ours and the original procedure's, from shapes and expected amounts of text.
+
+Pure functions of a checked config. A multiplication and an addition count apart. `taps.plan` turns them into a report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from taps.plumbing.errors import TapsError
+from taps.study.contents import averages_of, drafters_at, mixtures_of
+
+VALIDATION_SHARE = 0.05
+NODE_BYTES = 4 + 2 + 4 + 4  # token, parent, score, entropy
+TRAINING, DECODING = "training", "decoding"  # the two rates of a device: large matrix products, and small ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Operations of one stage.
+
+    Attributes:
+        stage: The rule.
+        model: `target` or `draft`.
+        flops: Operations of all its jobs.
+        rate: Which rate of the device it runs at, TRAINING or DECODING.
+    """
+
+    stage: str
+    model: str
+    flops: float
+    rate: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Sizes of the target, and what follows from them.
+
+    Attributes:
+        hidden, layers, vocab: Hidden size, layers, vocabulary.
+        channels: Query heads x head size.
+        layer_parameters: Weights of one layer, which is also the draft model's but for its fc.
+        tied: Whether input embedding and head are one matrix.
+        head_columns: Tokens drafted over: the draft vocabulary, else all.
+    """
+
+    hidden: int
+    layers: int
+    vocab: int
+    channels: int
+    layer_parameters: int
+    tied: bool
+    head_columns: int
+
+    @property
+    def target_parameters(self) -> int:
+        """Returns the target's weights."""
+        return self.layers * self.layer_parameters + self.vocab * self.hidden * (1 if self.tied else 2)
+
+    @property
+    def draft_parameters(self) -> int:
+        """Returns the draft model's own weights."""
+        return self.layer_parameters + 2 * self.hidden**2
+
+    def target_flops(self, num_tokens: float, context: float, *, head: bool) -> float:
+        """Returns the operations of the target over tokens that each see `context` others."""
+        per_token = self.layers * (2 * self.layer_parameters + 4 * self.channels * context)
+        return num_tokens * (per_token + (2 * self.hidden * self.vocab if head else 0))
+
+    def draft_flops(self, num_tokens: float, context: float) -> float:
+        """Returns the operations of the draft model and its head over tokens that each see `context` others."""
+        per_token = 2 * self.draft_parameters + 4 * self.channels * context
+        return num_tokens * (per_token + 2 * self.hidden * self.head_columns)
+
+    def training_flops(self, num_tokens: float, num_supervised: float, length: float, num_passes: int) -> float:
+        """Returns the operations of training; see `taps.model.flops.training_flops`, which counts a real run."""
+        layer = 6 * self.draft_parameters - 4 * self.hidden**2
+        head = 2 * self.hidden * self.head_columns
+        attention = 12 * self.channels * length / 2
+        return num_passes * num_tokens * (layer + attention) + num_supervised * head * (1 + 2 * num_passes)
+
+
+def shape_of(config: Mapping[str, Any]) -> Shape:
+    """Returns the target's sizes as the study gives them under `plan.target_shape`."""
+    sizes = config["plan"]["target_shape"]
+    hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]
+    head_size = sizes["head_dim"] or hidden // sizes["num_attention_heads"]
+    channels = sizes["num_attention_heads"] * head_size
+    attention = 2 * hidden * channels + 2 * hidden * sizes["num_key_value_heads"] * head_size
+    return Shape(
+        hidden=hidden,
+        layers=sizes["num_hidden_layers"],
+        vocab=sizes["vocab_size"],
+        channels=channels,
+        layer_parameters=attention + 3 * hidden * inner,
+        tied=sizes["tie_word_embeddings"],
+        head_columns=config["drafting"]["draft_vocab_size"] or sizes["vocab_size"],
+    )
+
+
+# --- amounts of text -------------------------------------------------------------------------------------------------
+
+
+def corpus_tokens(config: Mapping[str, Any], corpus: str) -> float:
+    """Returns the tokens of a corpus, training and validation rows together."""
+    settings, per_row = config["corpora"][corpus], config["plan"]["tokens_per_row"].get(corpus)
+    if settings["max_rows"] is None and settings["max_tokens"] is None:
+        raise TapsError(f"corpora.{corpus}", "of unknown size", expected="max_rows or max_tokens, to plan with")
+    if settings["max_rows"] is None:
+        return float(settings["max_tokens"])
+    if per_row is None:
+        raise TapsError(f"plan.tokens_per_row.{corpus}", "missing", expected="mean tokens of a conversation")
+    tokens = settings["max_rows"] * min(per_row, config["target"]["max_length"])
+    return float(min(tokens, settings["max_tokens"] or tokens))
+
+
+def mixture_tokens(config: Mapping[str, Any], mixture: str) -> float:
+    """Returns the training tokens of a mixture."""
+    shares = config["mixtures"][mixture].items()
+    return sum(share * corpus_tokens(config, corpus) for corpus, share in shares) * (1 - VALIDATION_SHARE)
+
+
+def recorded(config: Mapping[str, Any]) -> dict[str, tuple[float, float, int]]:
+    """Returns benchmark -> (prompt tokens, new tokens, sequences), all turns of one trace together."""
+    plan = config["plan"]
+    traces = {}
+    for name, benchmark in config["benchmarks"].items():
+        turns = 2 if benchmark["reader"] == "mt_bench" else 1
+        sequences = benchmark["num_prompts"] * turns
+        answer = min(plan["answer_tokens"], benchmark["max_new_tokens"])
+        # a later turn repeats the conversation so far
+        prompt = plan["prompt_tokens"] + (turns - 1) / 2 * (plan["prompt_tokens"] + answer)
+        traces[name] = (sequences * prompt, sequences * answer, sequences)
+    return traces
+
+
+def num_conditions(config: Mapping[str, Any]) -> int:
+    """Returns the number of (temperature, seed) pairs."""
+    return sum(len(sampling["seeds"]) for sampling in config["evaluation"]["sampling"])
+
+
+# --- operations ------------------------------------------------------------------------------------------------------
+
+
+def study_work(config: Mapping[str, Any]) -> list[Work]:
+    """Returns the operations of every stage that runs a model."""
+    shape, traces = shape_of(config), recorded(config)
+    context = config["plan"]["prompt_tokens"] + config["plan"]["answer_tokens"] / 2
+    features = sum(corpus_tokens(config, corpus) for corpus in config["corpora"]) if _trains(config) else 0.0
+    prompt = sum(tokens for tokens, _, _ in traces.values()) * num_conditions(config)
+    new = sum(tokens for _, tokens, _ in traces.values()) * num_conditions(config)
+    drafted = sum(num_drafted(config, method) for method in config["methods"])
+    tree = 1 + config["drafting"]["depth"] * config["drafting"]["top_k"]
+    return [
+        Work(
+            stage="features",
+            model="target",
+            flops=shape.target_flops(features, _row_length(config) / 2, head=False),
+            rate=TRAINING,
+        ),
+        Work(stage="train", model="draft", flops=sum(training_work(config).values()), rate=TRAINING),
+        Work(
+            stage="trace",
+            model="target",
+            flops=shape.target_flops(prompt, context / 2, head=False) + shape.target_flops(new, context, head=True),
+            rate=DECODING,
+        ),
+        Work(stage="bank", model="draft", flops=shape.draft_flops(drafted * tree, context), rate=TRAINING),
+    ]
+
+
+def training_work(config: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+    """Returns (method, mixture) -> operations of its training; imported drafters cost nothing."""
+    shape, length = shape_of(config), _row_length(config)
+    work: dict[tuple[str, str], float] = {}
+    for name, method in config["methods"].items():
+        options = {**config["training"], **method["training"]}
+        for mixture in [] if method["checkpoints"] else mixtures_of(config, name):
+            seen = mixture_tokens(config, mixture) * options.get("epochs", 0)
+            supervised = seen * config["plan"]["supervised_share"]
+            work[name, mixture] = shape.training_flops(seen, supervised, length, options.get("alignment_passes", 1))
+    for name, method in config["methods"].items():
+        if other := method["match_cost_of"]:
+            for mixture in mixtures_of(config, name):
+                work[name, mixture] = work[other["method"], other["mixture"] or mixture]
+    return work
+
+
+def num_drafted(config: Mapping[str, Any], method: str) -> float:
+    """Returns the positions that a method's drafters draft a tree for."""
+    per_trace = sum(tokens for _, tokens, _ in recorded(config).values())
+    return sum(
+        per_trace * len(sampling["seeds"]) * len(drafters_at(config, method, sampling["temperature"]))
+        for sampling in config["evaluation"]["sampling"]
+    )
+
+
+def original_work(config: Mapping[str, Any]) -> list[Work]:
+    """Returns the operations of the original procedure for the same tables.
+
+    Features: every mixture anew. Evaluation: each table row decodes each benchmark, a cycle per `plan.tau` tokens, with
+    `num_draft_tokens` + 1 verified positions (two drafters' trees for the merged row).
+    """
+    shape, plan, drafting = shape_of(config), config["plan"], config["drafting"]
+    mixtures = [mixture for method in config["methods"] for mixture in mixtures_of(config, method)]
+    features = sum(mixture_tokens(config, mixture) for mixture in mixtures) if _trains(config) else 0.0
+    new = sum(tokens for _, tokens, _ in recorded(config).values()) * num_conditions(config)
+    rows = sum(len(mixtures_of(config, method)) + len(averages_of(config, method)) for method in config["methods"])
+    composed = len(config["methods"]) * len(config["strategies"]["combinations"])
+    # routed: one tree is verified, two are drafted; merged: both
+    verified = (rows + 3 * composed) * (drafting["num_draft_tokens"] + 1)
+    drafted = (rows + 4 * composed) * (1 + drafting["depth"] * drafting["top_k"])
+    context = plan["prompt_tokens"] + plan["answer_tokens"] / 2
+    cycles = new / plan["tau"]
+    return [
+        Work(
+            stage="features",
+            model="target",
+            flops=shape.target_flops(features, _row_length(config) / 2, head=False),
+            rate=TRAINING,
+        ),
+        Work(stage="train", model="draft", flops=sum(training_work(config).values()), rate=TRAINING),
+        Work(
+            stage="evaluate",
+            model="target",
+            flops=shape.target_flops(cycles * verified, context, head=True),
+            rate=DECODING,
+        ),
+        Work(stage="evaluate", model="draft", flops=shape.draft_flops(cycles * drafted, context), rate=DECODING),
+    ]
+
+
+def hours(work: Sequence[Work], rates: Mapping[str, float]) -> float:
+    """Returns device hours; `rates` holds TRAINING and DECODING in 10^12 operations per second."""
+    return sum(item.flops / (rates[f"{item.rate}_tflops"] * 1e12) for item in work) / 3600
+
+
+def _trains(config: Mapping[str, Any]) -> bool:
+    offline = config["features"] == "offline"
+    return offline and any(not method["checkpoints"] for method in config["methods"].values())
+
+
+def _row_length(config: Mapping[str, Any]) -> float:
+    """Returns the mean tokens of a training row over the corpora."""
+    lengths = [config["plan"]["tokens_per_row"].get(corpus) for corpus in config["corpora"]]
+    known = [min(length, config["target"]["max_length"]) for length in lengths if length is not None]
+    return sum(known) / len(known) if known else config["target"]["max_length"] / 2
+
+
+# --- disk ------------------------------------------------------------------------------------------------------------
+
+
+def study_disk(config: Mapping[str, Any]) -> dict[str, float]:
+    """Returns artefact -> bytes."""
+    shape, traces = shape_of(config), recorded(config)
+    width = 2 if config["dtype"] == "bfloat16" else 4
+    text = sum(corpus_tokens(config, corpus) for corpus in config["corpora"])
+    num_traced = sum(prompt + new for prompt, new, _ in traces.values()) * num_conditions(config)
+    positions = sum(num_drafted(config, method) for method in config["methods"])
+    trained = sum(not method["checkpoints"] for method in config["methods"].values())
+    drafters = sum(len(mixtures_of(config, name)) + len(averages_of(config, name)) for name in config["methods"])
+    states = sum(
+        len(mixtures_of(config, name)) for name, method in config["methods"].items() if not method["checkpoints"]
+    )
+    return {
+        "target": shape.target_parameters * width,
+        "corpora and tokens": text * (4 + 5),
+        "features": text * 2 * shape.hidden if trained and config["features"] == "offline" else 0.0,
+        "drafters": drafters * shape.draft_parameters * width,
+        "training states": states * 2 * shape.draft_parameters * (width + 12),  # the last two; fp32 master and moments
+        "traces": num_traced * (2 * shape.hidden + 4),
+        "draft banks": positions * config["drafting"]["num_nodes"] * NODE_BYTES,
+    }

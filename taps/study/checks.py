@@ -1,0 +1,187 @@
+"""What a schema cannot say about a study: names that must be known elsewhere in the file, sums, files on disk.
+
+Each check yields its faults as (key, problem, facts of TapsError); the first one is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from taps.plumbing.errors import TapsError
+from taps.study.contents import AVERAGED, HELDOUT, mixtures_of
+from taps.study.schema import did_you_mean
+
+Faults = Iterator[tuple[str, str, dict[str, Any]]]
+
+
+def _unknown(key: str, what: str, name: str, known: Sequence[str]) -> Faults:
+    if name not in known:
+        facts = {"expected": f"one of {', '.join(known) or '(none defined)'}", "remedy": did_you_mean(name, known)}
+        yield key, f"names the unknown {what} {name}", facts
+
+
+def check_assets(config: Mapping[str, Any]) -> Faults:
+    for name, asset in config["assets"].items():
+        key = f"assets.{name}"
+        kinds = [kind for kind in ("package", "hub", "path") if asset.get(kind) is not None]
+        if len(kinds) != 1:
+            yield (
+                key,
+                "not one source",
+                {"expected": "exactly one of package, hub, path", "found": ", ".join(kinds) or "none"},
+            )
+        needed = {"package": ("version", "file", "sha256"), "hub": ("revision",), "path": ()}[kinds[0]]
+        for field in needed:
+            if asset.get(field) is None:
+                yield f"{key}.{field}", f"missing, needed beside {kinds[0]}", {"expected": _ASSET_FIELDS[field]}
+
+
+_ASSET_FIELDS = {
+    "version": "the package's exact version, in quotes",
+    "file": "the file's path inside the package",
+    "sha256": "the file's sha256 (64 hex digits)",
+    "revision": "the repository's commit (40 hex digits), as shown on its page under 'Files and versions'",
+}
+
+
+def check_target(config: Mapping[str, Any]) -> Faults:
+    target = config["target"]
+    if (target["asset"] is None) == (target["tiny"] is None):
+        yield "target", "not one source", {"expected": "either asset: NAME or tiny: {steps: N}"}
+    if target["asset"] is not None:
+        yield from _unknown("target.asset", "asset", target["asset"], list(config["assets"]))
+
+
+def check_data(config: Mapping[str, Any]) -> Faults:
+    assets, corpora = list(config["assets"]), list(config["corpora"])
+    for name, corpus in config["corpora"].items():
+        key = f"corpora.{name}"
+        if corpus["reader"] == "reasoning_gym":
+            if corpus["task"] is None or corpus["max_rows"] is None:
+                yield key, "incomplete", {"expected": "task and max_rows for the reader reasoning_gym"}
+        elif corpus["asset"] is None:
+            yield f"{key}.asset", "missing", {"expected": f"the file that the reader {corpus['reader']} reads"}
+        else:
+            yield from _unknown(f"{key}.asset", "asset", corpus["asset"], assets)
+    for name, shares in config["mixtures"].items():
+        for corpus in shares:
+            yield from _unknown(f"mixtures.{name}", "corpus", corpus, corpora)
+        if name.startswith(AVERAGED):
+            yield f"mixtures.{name}", "name taken by averaged drafters", {"remedy": "choose another name"}
+    for name, benchmark in config["benchmarks"].items():
+        key = f"benchmarks.{name}"
+        if name.startswith(HELDOUT):
+            yield key, "name taken by held-out prompts", {"remedy": f"choose one that does not start with {HELDOUT}"}
+        if benchmark["reader"] == "reasoning_gym" and benchmark["task"] is None:
+            yield f"{key}.task", "missing", {"expected": "a reasoning-gym task"}
+        if benchmark["reader"] != "reasoning_gym" and not benchmark["assets"]:
+            yield f"{key}.assets", "missing", {"expected": f"the files that the reader {benchmark['reader']} reads"}
+        for asset in benchmark["assets"]:
+            yield from _unknown(f"{key}.assets", "asset", asset, assets)
+        for corpus_name, corpus in config["corpora"].items():
+            if benchmark["task"] is not None and (benchmark["task"], benchmark["seed"]) == (
+                corpus["task"],
+                corpus["seed"],
+            ):
+                facts = {"expected": f"another seed than corpora.{corpus_name} has", "found": benchmark["seed"]}
+                yield f"{key}.seed", "repeats the training questions", facts
+
+
+def check_methods(config: Mapping[str, Any]) -> Faults:
+    methods, mixtures = config["methods"], list(config["mixtures"])
+    for name, method in methods.items():
+        key = f"methods.{name}"
+        for mixture in [*(method["mixtures"] or []), *(method["checkpoints"] or {})]:
+            yield from _unknown(key, "mixture", mixture, mixtures)
+        for mixture, asset in (method["checkpoints"] or {}).items():
+            yield from _unknown(f"{key}.checkpoints.{mixture}", "asset", asset, list(config["assets"]))
+        for field in ("init_from", "match_cost_of"):
+            if (start := method[field]) is None:
+                continue
+            yield from _unknown(
+                f"{key}.{field}", "method", start["method"], [other for other in methods if other != name]
+            )
+            if start["mixture"] is not None:
+                yield from _unknown(f"{key}.{field}", "mixture", start["mixture"], mixtures_of(config, start["method"]))
+            else:
+                for mixture in mixtures_of(config, name):
+                    yield from _unknown(f"{key}.{field}", "mixture", mixture, mixtures_of(config, start["method"]))
+        yield from check_no_cycle(name, methods)
+        length = {**config["training"], **method["training"]}.get("epochs")
+        if length is None and method["match_cost_of"] is None and not method["checkpoints"]:
+            yield f"{key}.training.epochs", "missing", {"expected": "epochs here or under training, or match_cost_of"}
+    averaging = config["averaging"]
+    for name in averaging["weights"]:
+        yield from _unknown("averaging.weights", "method", name, list(methods))
+        for mixture in averaging["drafters"]:
+            yield from _unknown("averaging.drafters", "mixture", mixture, mixtures_of(config, name))
+
+
+def check_no_cycle(name: str, methods: Mapping[str, Any]) -> Faults:
+    seen, current = [name], methods[name]["init_from"]
+    while current is not None and current["method"] in methods:
+        seen.append(current["method"])
+        if current["method"] == name:
+            yield f"methods.{name}.init_from", "starts from itself", {"found": " <- ".join(seen)}
+        if len(seen) > len(methods):
+            return
+        current = methods[current["method"]]["init_from"]
+
+
+def check_decoding(config: Mapping[str, Any]) -> Faults:
+    drafting = config["drafting"]
+    candidates = drafting["top_k"] * (1 + drafting["depth"] * drafting["top_k"])
+    largest = max([drafting["num_draft_tokens"] * 2, *drafting["budgets"]])
+    budgets = max(drafting["budgets"], default=0)
+    for key, number in (("num_draft_tokens", drafting["num_draft_tokens"]), ("budgets", budgets)):
+        if number > candidates:
+            expected = f"at most the {candidates} candidates of depth {drafting['depth']}, top_k {drafting['top_k']}"
+            yield f"drafting.{key}", "more nodes than the tree has", {"expected": expected, "found": number}
+    if drafting["num_nodes"] < min(largest, candidates):
+        expected = f"at least {min(largest, candidates)}: twice num_draft_tokens (single_double) and every budget"
+        yield "drafting.num_nodes", "stores too few nodes", {"expected": expected, "found": drafting["num_nodes"]}
+    seen: set[float] = set()
+    for index, sampling in enumerate(config["evaluation"]["sampling"]):
+        key = f"evaluation.sampling.{index}"
+        if sampling["temperature"] == 0 and len(sampling["seeds"]) > 1:
+            yield (
+                f"{key}.seeds",
+                "temperature 0 has one outcome",
+                {"expected": "a single seed", "found": sampling["seeds"]},
+            )
+        if sampling["temperature"] in seen:
+            yield f"{key}.temperature", "given twice", {"found": sampling["temperature"]}
+        seen.add(sampling["temperature"])
+    context = config["target"]["max_length"]
+    for name, benchmark in config["benchmarks"].items():
+        if benchmark["max_new_tokens"] >= context:
+            facts = {"expected": f"less than target.max_length ({context})", "found": benchmark["max_new_tokens"]}
+            yield f"benchmarks.{name}.max_new_tokens", "too long", facts
+
+
+def check_strategies(config: Mapping[str, Any]) -> Faults:
+    strategies = config["strategies"]
+    for group in strategies["combinations"]:
+        for mixture in group:
+            yield from _unknown("strategies.combinations", "mixture", mixture, list(config["mixtures"]))
+        if len(set(group)) < 2:
+            facts = {"expected": "two or more different mixtures", "found": ", ".join(group)}
+            yield "strategies.combinations", "nothing to combine", facts
+    needs = [name for name in strategies["names"] if not name.startswith("single")]
+    if needs and not strategies["combinations"]:
+        yield "strategies.combinations", "missing", {"expected": f"the drafters that {needs[0]} combines"}
+
+
+def check_paths(config: Mapping[str, Any], *, file: str, root: Path) -> None:
+    paths = {f"assets.{name}.path": asset["path"] for name, asset in config["assets"].items() if asset.get("path")}
+    if config["target"]["chat_template"] is not None:
+        paths["target.chat_template"] = config["target"]["chat_template"]
+    for key, path in paths.items():
+        if not (root / path).exists():
+            found = f"{path} (looked in {root.resolve()})"
+            raise TapsError(f"{file}: {key}", "no such file or folder", found=found, remedy="correct the path")
+
+
+CHECKS = (check_assets, check_target, check_data, check_methods, check_decoding, check_strategies)
