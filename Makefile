@@ -32,7 +32,7 @@ figures: env
 
 smoke: env
 	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
-	snakemake --cores $(CORES) --directory "$$folder" --replace-workflow-config --configfile workflow/studies/smoke.yaml all
+	snakemake all --cores $(CORES) --directory "$$folder" --replace-workflow-config --configfile workflow/studies/smoke.yaml
 
 test: env
 	pytest
