@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         write_table(table, args.output)
         index.append({"section": section, **index_entry(table)})
         print(f"{args.output / table.name}.csv: {len(table.frame)} rows")
-    content = {"num_draft_tokens": sample.num_draft_tokens, "sample": sample.words(), "tables": index}
+    content = {"num_draft_tokens": sample.num_draft_tokens, "facts": sample.facts(), "tables": index}
     inputs = {str(file.path): file.path for file in files}
     write_json(
         args.output / "tables.json",

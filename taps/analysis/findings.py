@@ -15,6 +15,7 @@ import pandas as pd
 
 from taps.analysis import names
 from taps.analysis.verdicts import Interval
+from taps.plumbing.artefacts import read_json
 
 _TEXT = ("method", "benchmark", "strategy", "drafters", "drafter", "signal", "seeds")
 
@@ -59,8 +60,8 @@ class Findings:
 
     @cached_property
     def num_draft_tokens(self) -> int:
-        """The study's main budget: the one that most rows of the acceptance table have."""
-        return int(self.table("acceptance_length")["num_draft_tokens"].mode().iloc[0])
+        """The study's main node budget of one drafter."""
+        return int(read_json(self.folder / "tables.json", kind="tables")["num_draft_tokens"])
 
     @cached_property
     def conditions(self) -> list[Where]:
@@ -111,12 +112,20 @@ class Findings:
         return Interval(estimate=float(found[value]), low=float(found[low]), high=float(found[high]), rows=rows)
 
     def _one(self, name: str, where: Where, **key: object) -> pd.Series | None:
-        frame = self.at(name, where)
-        for column, wanted in key.items():
-            if frame.empty:
-                return None
-            frame = frame[frame[column] == wanted]
-        return None if frame.empty else frame.iloc[0]
+        """Returns the row of a table under a condition with these values, None if there is none."""
+        columns = tuple(key)
+        if (name, where, columns) not in self._indexes:
+            frame = self.at(name, where)
+            held = frame if not frame.empty else pd.DataFrame(columns=list(columns))
+            positions = zip(held[list(columns)].itertuples(index=False, name=None), range(len(held)), strict=True)
+            self._indexes[name, where, columns] = (held, dict(positions))
+        frame, index = self._indexes[name, where, columns]
+        position = index.get(tuple(key.values()))
+        return None if position is None else frame.iloc[position]
+
+    @cached_property
+    def _indexes(self) -> dict[tuple[str, Where, tuple[str, ...]], tuple[pd.DataFrame, dict[tuple[object, ...], int]]]:
+        return {}
 
 
 def sample_text(frame: pd.DataFrame) -> str:

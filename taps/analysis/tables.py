@@ -42,6 +42,29 @@ class Sample:
         runs = ", ".join(f"{number} at T = {temperature:g}" for temperature, number in seeds.items())
         return f"{self.num_draft_tokens} draft tokens per drafter; questions: {counts}; seeds: {runs}."
 
+    def facts(self) -> list[tuple[str, str]]:
+        """Returns (name, value) lines for the summary of the page: what was replayed."""
+        cycles = self.cycles
+        drafters = [names.drafters_title(name) for name in _ordered(cycles, "drafters") if "+" not in name]
+        rows = cycles[["strategy", "drafters"]].drop_duplicates()
+        questions = cycles.groupby("benchmark", observed=True)["question"].nunique()
+        per_benchmark = [f"{names.benchmark_title(name)} ({questions[name]} questions)" for name in questions.index]
+        seeds = cycles.groupby("temperature")["seed"].nunique()
+        return [
+            ("Draft families", ", ".join(names.method_title(name) for name in _ordered(cycles, "method"))),
+            ("Draft models", ", ".join(drafters)),
+            ("Benchmarks", ", ".join(per_benchmark)),
+            ("Temperatures", ", ".join(f"T = {value:g} ({number} seeds)" for value, number in seeds.items())),
+            ("Draft tokens per drafter", str(self.num_draft_tokens)),
+            ("Rows of the tables", f"{len(rows)} (strategy and drafters)"),
+            ("Cycles replayed", f"{len(cycles):,}".replace(",", " ")),
+        ]
+
+
+def _ordered(cycles: pd.DataFrame, column: str) -> list[str]:
+    key = (lambda name: names.row_order("single", name)) if column == "drafters" else None
+    return sorted(map(str, cycles[column].unique()), key=key)
+
 
 def acceptance_tables(sample: Sample) -> Iterator[Table]:
     """Yields the tables of acceptance length and of its differences."""

@@ -35,7 +35,7 @@ def _specialist_wins(found: Findings, where: Where, benchmark: str) -> Iterator[
         yield f"{title} is not in this study" + (", another benchmark stands in for it" if stand_ins else "")
     for name in [benchmark] if benchmark in held else stand_ins:
         matched, other = matched_first(name)
-        yield from compare(found, where, name, matched, Direction.GREATER, other)
+        yield from compare(found, where, name, matched, Direction.GREATER, other, stands_for=benchmark)
 
 
 @claim("C1")
@@ -86,9 +86,15 @@ def averaged_is_lowest(found: Findings, where: Where) -> Iterator[Step]:
 
 @claim("C8")
 def sweep_dips_in_the_middle(found: Findings, where: Where) -> Iterator[Step]:
-    """On every benchmark both ends of the averaging sweep (weights 0.1 and 0.9) are above its middle (0.5)."""
+    """On every benchmark both ends of the averaging sweep (its extreme weights) are above its middle (0.5)."""
+    swept = {name: names.chat_weight(name) for name in set(found.at("acceptance_length", where)["drafters"])}
+    weights = {name: weight for name, weight in swept.items() if weight is not None}
+    low, high = (pick(weights, key=lambda name: weights[name], default="") for pick in (min, max))
+    if not weights or not weights[low] < 0.5 < weights[high]:
+        yield "no sweep of the averaging weight with points on both sides of 0.5"
+        return
     for benchmark in found.benchmarks(where):
-        for end in ("averaged_0.1", "averaged_0.9"):
+        for end in (low, high):
             yield from compare(found, where, benchmark, Row("single", end), Direction.GREATER, AVERAGED)
 
 

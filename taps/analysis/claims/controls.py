@@ -74,8 +74,7 @@ def confidence_beats_entropy(found: Findings, where: Where) -> Iterator[Step]:
 def hass_wins_at_equal_compute(found: Findings, where: Where) -> Iterator[Step]:
     """Each specialist's mean is higher with HASS than with EAGLE-2 trained for the same compute."""
     if where.method != "hass":
-        yield "judged once, under HASS"
-        return
+        return  # judged once, under HASS
     for row in (MATH, CHAT):
         what = f"HASS − {names.method_title('eagle2_long')}, {row.title}, mean"
         key = {**row._asdict(), "benchmark": "mean", "b_method": "eagle2_long"}

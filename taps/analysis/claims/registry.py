@@ -1,17 +1,19 @@
 """What a claim is: a function that yields comparisons, found by its number; and the rows that claims compare.
 
-A claim yields `Evidence` (a comparison with its interval) and `str` (a part that cannot be tested, and why).
+A claim yields `Evidence` (a comparison with its interval) and `str` (a part that cannot be tested, and why); under a
+condition that it says nothing about it yields nothing.
 `taps.analysis.verdicts` decides; nothing here looks at a point estimate.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from taps.analysis import names
 from taps.analysis.findings import Findings, Row, Where
-from taps.analysis.verdicts import Direction, Evidence, Verdict, conclude
+from taps.analysis.verdicts import Direction, Evidence, Outcome, Verdict, clear_failures, conclude
 
 MATH, CHAT = Row("single", names.MATH), Row("single", names.CHAT)
 SMALL, LARGE = Row("single", "mixed_small"), Row("single", "mixed_large")
@@ -46,6 +48,27 @@ class Judgement:
     evidence: list[Evidence]
     gaps: list[str]
 
+    @property
+    def decisive(self) -> Evidence | None:
+        """The comparison that decides: the clearest failure, else the least certain one; None without any."""
+        if not self.evidence:
+            return None
+        if failures := clear_failures(self.evidence):
+            return max(failures, key=_clearness)
+        unsettled = [item for item in self.evidence if item.outcome != Outcome.HOLDS]
+        return min(unsettled or self.evidence, key=_clearness)
+
+    @property
+    def applies(self) -> bool:
+        """Whether the claim says anything under this condition."""
+        return bool(self.evidence or self.gaps)
+
+
+def _clearness(item: Evidence) -> float:
+    """Returns the estimate's size in half-widths of its interval."""
+    width = item.interval.high - item.interval.low
+    return abs(item.interval.estimate) / width if width > 0 else math.inf
+
 
 def judge(claim: str, found: Findings, where: Where) -> Judgement:
     """Returns the verdict on a claim by its number under one condition."""
@@ -66,10 +89,25 @@ def claim(number: str) -> Callable[[Claim], Claim]:
 
 
 def compare(
-    found: Findings, where: Where, benchmark: str, a: Row, direction: Direction, b: Row, *, share: float = 0.0
+    found: Findings,
+    where: Where,
+    benchmark: str,
+    a: Row,
+    direction: Direction,
+    b: Row,
+    *,
+    share: float = 0.0,
+    stands_for: str = "",
 ) -> Iterator[Step]:
-    """Yields the comparison tau(a) - tau(b) on a benchmark; `share` of tau(b) is the margin of "the same"."""
+    """Yields the comparison tau(a) - tau(b) on a benchmark.
+
+    Args:
+        share: Margin of "the same" as a share of tau(b).
+        stands_for: The benchmark that the claim is about, if another one stands in for it.
+    """
     what = f"{a.title} − {b.title}, {names.benchmark_title(benchmark)}"
+    if stands_for not in ("", benchmark):
+        what += f" (stands in for {names.benchmark_title(stands_for)})"
     interval = found.difference(where, benchmark, a, b)
     if interval is None:
         yield f"{what}: not replayed"

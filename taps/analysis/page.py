@@ -1,0 +1,135 @@
+"""The report as one HTML file: nothing is fetched, everything that came from data is escaped.
+
+Reads what the tables, figures and claims stages wrote for it (`tables.json`, `figures.json`, `claims.json`); computes
+no number. Needs neither pandas nor matplotlib.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from taps.analysis import names
+from taps.plumbing.artefacts import read_json
+from taps.plumbing.errors import ArtefactError
+
+_SECTIONS = (
+    ("summary", "Summary"),
+    ("tables", "Main tables"),
+    ("figures", "Figures"),
+    ("claims", "Claims"),
+    ("details", "What lies behind"),
+    ("published", "Published numbers"),
+    ("provenance", "Provenance"),
+)
+_VERDICTS = ("reproduced", "contradicted", "undecided", "not testable here")
+_NUMBER = re.compile(r"[-+]?[\d ]*\.?\d+( \[.*\])?|–")
+
+
+def build_page(*, study: str, tables: Path, figures: Path, claims: Path, facts: Sequence[tuple[str, str]] = ()) -> str:
+    """Returns the page.
+
+    Args:
+        study: Its name.
+        tables, figures, claims: Folders that those stages wrote.
+        facts: More (name, value) lines for the summary, e.g. the machine.
+    """
+    tabulated = read_json(tables / "tables.json", kind="tables")
+    judged = read_json(claims / "claims.json", kind="claims")
+    entries = tabulated["tables"]
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            study=study,
+            css=Markup(_template("page.css")),
+            js=Markup(_template("page.js")),
+            sections=_SECTIONS,
+            facts=[*tabulated["facts"], *facts],
+            missing=missing(entries),
+            answers=judged["answers"],
+            claims=[claim_entry(claim) for claim in judged["claims"]],
+            counts=verdict_counts(judged["claims"]),
+            num_judged=sum(len(claim["judgements"]) for claim in judged["claims"]),
+            figures=[figure_entry(figures, words) for words in read_json(figures / "figures.json", kind="figures")],
+            tables_of=lambda section: [entry for entry in entries if entry["section"] == section],
+        )
+    )
+
+
+def _environment() -> jinja2.Environment:
+    loader = jinja2.FunctionLoader(_template)
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.filters["slug"] = lambda text: text.replace(" ", "-")
+    environment.filters["cell_class"] = cell_class
+    macros = environment.get_template("macros.html").module
+    environment.globals |= {name: getattr(macros, name) for name in ("plain_table", "table_block")}
+    return environment
+
+
+def _template(name: str) -> str:
+    return (resources.files("taps.analysis") / "templates" / name).read_text(encoding="utf-8")
+
+
+def cell_class(cell: str) -> Markup:
+    """Returns the class attribute of a table cell: numbers align to the right, long texts may wrap."""
+    if _NUMBER.fullmatch(cell):
+        return Markup(' class="number"')
+    return Markup(' class="text"') if len(cell) > 40 else Markup("")
+
+
+def claim_entry(claim: dict[str, Any]) -> dict[str, Any]:
+    """Returns a claim with its judgements' conditions and published verdicts in words, evidence as table rows."""
+    printed = {(cell["temperature"], cell["method"]): cell for cell in claim["published"]}
+    judgements = []
+    for item in claim["judgements"]:
+        cell = printed.get((item["temperature"], item["method"]))
+        words = "a control of ours" if cell is None else ", ".join(filter(None, [cell["verdict"], cell["detail"]]))
+        fields = ("what", "claimed", "interval", "outcome", "rows")
+        judgements.append(
+            {
+                "verdict": item["verdict"],
+                "condition": f"{names.method_title(item['method'])}, T = {item['temperature']:g}",
+                "published": words,
+                "gaps": item["gaps"],
+                "rows": [[evidence[field] for field in fields] for evidence in item["evidence"]],
+            }
+        )
+    return {"id": claim["id"], "statement": claim["statement"], "judgements": judgements}
+
+
+def verdict_counts(claims: Sequence[dict[str, Any]]) -> list[tuple[str, int]]:
+    """Returns (verdict, number of judgements) in a fixed order, without zeros."""
+    counts = Counter(item["verdict"] for claim in claims for item in claim["judgements"])
+    return [(verdict, counts[verdict]) for verdict in _VERDICTS if counts[verdict]]
+
+
+def missing(tables: Sequence[dict[str, Any]]) -> list[str]:
+    """Returns what the study lacks, in words: the first ten gaps and the number of the others."""
+    rows: list[list[str]] = next((table["rows"] for table in tables if table["name"] == "missing"), [])
+    words = []
+    for temperature, method, benchmark, seed, strategy, drafters, what in rows:
+        where = f"{names.benchmark_title(benchmark)}, {names.method_title(method)}, T = {temperature}"
+        row = f"{names.row_title(strategy, drafters)} on " if strategy else ""
+        words.append(f"{row}{where}{'' if seed == '-1' else f', seed {seed}'} ({what})")
+    return words if len(words) <= 10 else [*words[:10], f"and {len(words) - 10} more (table below)"]
+
+
+def figure_entry(folder: Path, words: dict[str, str]) -> dict[str, Any]:
+    """Returns a figure's words with its PNG in base64 and its size in pixels."""
+    path = folder / f"{words['name']}.png"
+    try:
+        png = path.read_bytes()
+    except FileNotFoundError:
+        raise ArtefactError(path, "missing", remedy="draw the figures again") from None
+    width, height = struct.unpack(">II", png[16:24])
+    return {**words, "png": base64.b64encode(png).decode(), "width": width, "height": height}

@@ -1,0 +1,180 @@
+"""Judges every claim of the paper, and our controls: reproduced, contradicted, undecided, not testable here.
+
+    python -m taps.claims --tables reports/laptop/tables --output reports/laptop/claims
+
+Writes `claims.csv` (one row per claim and condition, with the comparison that decided and the published verdict),
+`evidence.csv` (every comparison with its interval and the table rows it was read from), both also as Markdown and
+LaTeX, and `claims.json` for the page. How a verdict follows from intervals: `taps.analysis.verdicts`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from taps.analysis import claims, names
+from taps.analysis.answers import answers
+from taps.analysis.claims import Judgement
+from taps.analysis.findings import Findings
+from taps.analysis.rendering import NOTHING, Table, format_cell, format_interval, heading, write_table
+from taps.analysis.verdicts import Outcome
+from taps.plumbing.artefacts import provenance, write_json
+from taps.plumbing.cli import run
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the command line of this stage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m taps.claims", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tables", type=Path, required=True, help="folder that the tables stage wrote")
+    parser.add_argument("--output", type=Path, required=True, help="folder to write")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the stage."""
+    args = build_parser().parse_args(argv)
+    found = Findings(args.tables)
+    statements = {item["id"]: item for item in claims.statements()}
+    wheres = [where for where in found.conditions if where.method in ("eagle2", "hass")]
+    judgements = [claims.judge(number, found, where) for number in statements for where in wheres]
+    judgements = [judgement for judgement in judgements if judgement.applies]
+    write_table(verdict_table(judgements, statements), args.output)
+    write_table(evidence_table(judgements), args.output)
+    content = {
+        "answers": {
+            question: [asdict(sentence) for sentence in sentences]
+            for question, sentences in answers(judgements).items()
+        },
+        "claims": [
+            {
+                "id": number,
+                "statement": statement["statement"],
+                "published": statement["published"],
+                "judgements": [judgement_entry(item) for item in judgements if item.claim == number],
+            }
+            for number, statement in statements.items()
+        ],
+    }
+    made_from = provenance(stage="taps.claims", inputs={"tables": args.tables / "tables.json"})
+    write_json(args.output / "claims.json", content, kind="claims", provenance=made_from)
+    counts = pd.Series([str(item.verdict) for item in judgements]).value_counts()
+    print(f"{args.output}: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items()))
+
+
+def published_verdict(statement: dict[str, Any], judgement: Judgement) -> dict[str, Any]:
+    """Returns the published numbers' own verdict under the judgement's condition; empty for controls."""
+    for cell in statement["published"]:
+        if (cell["temperature"], cell["method"]) == judgement.where:
+            return dict(cell)
+    return {"verdict": "", "detail": ""}
+
+
+def verdict_table(judgements: Sequence[Judgement], statements: dict[str, dict[str, Any]]) -> Table:
+    """Returns one row per claim and condition."""
+    rows, shown = [], []
+    for item in judgements:
+        printed = published_verdict(statements[item.claim], item)
+        decisive = item.decisive
+        outcomes = [evidence.outcome for evidence in item.evidence]
+        row: dict[str, Any] = {
+            "claim": item.claim,
+            "statement": statements[item.claim]["statement"],
+            "temperature": item.where.temperature,
+            "method": item.where.method,
+            "verdict": str(item.verdict),
+            "published": printed["verdict"],
+            "published_detail": printed["detail"],
+            "decisive": decisive.what if decisive else "; ".join(item.gaps),
+            "estimate": decisive.interval.estimate if decisive else float("nan"),
+            "low": decisive.interval.low if decisive else float("nan"),
+            "high": decisive.interval.high if decisive else float("nan"),
+            "num_holds": outcomes.count(Outcome.HOLDS),
+            "num_fails": outcomes.count(Outcome.FAILS),
+            "num_open": outcomes.count(Outcome.OPEN),
+            "num_missing": len(item.gaps),
+        }
+        rows.append(row)
+        shown.append(
+            {
+                **{name: format_cell(row[name]) for name in ("claim", "statement", "temperature")},
+                "family": names.method_title(item.where.method),
+                "verdict": row["verdict"],
+                "published": " ".join(filter(None, [printed["verdict"], printed["detail"]])) or NOTHING,
+                "decided by": row["decisive"],
+                "estimate": format_interval(row["estimate"], row["low"], row["high"]),
+                "holds / fails / open": f"{row['num_holds']} / {row['num_fails']} / {row['num_open']}",
+            }
+        )
+    return Table(
+        name="claims",
+        title="The paper's claims (C) and our controls (K), judged",
+        caption="A claim is a conjunction of comparisons, each decided by its 95 % interval: reproduced if all hold, "
+        "contradicted if one fails clearly (allowing for their number), undecided otherwise. `decided by` names the "
+        "clearest failure, else the comparison closest to undecided. `published` is what the published numbers "
+        "themselves say.",
+        frame=pd.DataFrame(rows),
+        shown=pd.DataFrame(shown),
+    )
+
+
+def evidence_table(judgements: Sequence[Judgement]) -> Table:
+    """Returns one row per comparison."""
+    rows = [
+        {
+            "claim": item.claim,
+            "temperature": item.where.temperature,
+            "method": item.where.method,
+            "what": evidence.what,
+            "claimed": str(evidence.direction),
+            "estimate": evidence.interval.estimate,
+            "low": evidence.interval.low,
+            "high": evidence.interval.high,
+            "margin": evidence.margin,
+            "outcome": str(evidence.outcome),
+            "rows": evidence.interval.rows,
+        }
+        for item in judgements
+        for evidence in item.evidence
+    ]
+    frame = pd.DataFrame(rows)
+    shown = frame.drop(columns=["low", "high", "rows"]).map(format_cell).rename(columns=heading)
+    bounds = frame[["estimate", "low", "high"]].itertuples(index=False, name=None)
+    return Table(
+        name="evidence",
+        title="Every comparison behind the verdicts",
+        caption="`claimed` is what the claim says of the quantity; `margin` is the half-width of `the same`. The CSV "
+        "names the table rows that each was read from.",
+        frame=frame,
+        shown=shown.assign(estimate=[format_interval(*row) for row in bounds]),
+    )
+
+
+def judgement_entry(item: Judgement) -> dict[str, Any]:
+    """Returns what the page needs of a judgement."""
+    return {
+        "temperature": item.where.temperature,
+        "method": item.where.method,
+        "verdict": str(item.verdict),
+        "gaps": item.gaps,
+        "evidence": [
+            {
+                "what": evidence.what,
+                "claimed": str(evidence.direction),
+                "interval": format_interval(evidence.interval.estimate, evidence.interval.low, evidence.interval.high),
+                "outcome": str(evidence.outcome),
+                "rows": evidence.interval.rows,
+            }
+            for evidence in item.evidence
+        ],
+    }
+
+
+if __name__ == "__main__":
+    run(main)

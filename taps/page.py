@@ -1,0 +1,44 @@
+"""Builds the report's page: one self-contained HTML file from the tables, figures and claims of a study.
+
+    python -m taps.page --study laptop --tables reports/laptop/tables --figures reports/laptop/figures \
+        --claims reports/laptop/claims --output reports/laptop/index.html
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from taps.analysis.page import build_page
+from taps.plumbing.artefacts import write_text
+from taps.plumbing.cli import run
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the command line of this stage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m taps.page", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--study", required=True, help="name of the study")
+    parser.add_argument("--tables", type=Path, required=True, help="folder that the tables stage wrote")
+    parser.add_argument("--figures", type=Path, required=True, help="folder that the figures stage wrote")
+    parser.add_argument("--claims", type=Path, required=True, help="folder that the claims stage wrote")
+    parser.add_argument(
+        "--fact", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="a line for the summary"
+    )
+    parser.add_argument("--output", type=Path, required=True, help="HTML to write")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the stage."""
+    args = build_parser().parse_args(argv)
+    facts = [(name, value) for name, value in args.fact]
+    page = build_page(study=args.study, tables=args.tables, figures=args.figures, claims=args.claims, facts=facts)
+    write_text(args.output, page)
+    print(f"{args.output}: {len(page) / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    run(main)
