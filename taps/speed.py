@@ -188,9 +188,7 @@ def others(
     heads = {"sliced": replace(head, head=head.head[few].contiguous(), token_ids=few), "full": head}
     settings = {"batch_size": args.batch_size, "zero_stage": args.zero_stage}
     measures: dict[str, Callable[[], Measurement]] = {
-        f"{family} {name}": partial(
-            measure_training, family, ends, conversations, rows, scratch=scratch / f"{family}-{name}", **settings
-        )
+        f"{family} {name}": partial(measure_training, family, ends, conversations, rows, scratch=scratch, **settings)
         for name, ends in heads.items()
         for family in ("eagle2", "hass")
     }

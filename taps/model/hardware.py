@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import time
 from pathlib import Path
@@ -63,6 +64,7 @@ class PeakMemory:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
+        gc.collect()  # what ran before must not count
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         else:

@@ -6,6 +6,7 @@ Tokens are counted without padding, operations from shapes (`taps.model.flops`).
 from __future__ import annotations
 
 import math
+import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -164,16 +165,19 @@ def measure_training(
         micro_batch_size=batch_size,
         accumulation=1,
     )
-    outcome = train(
-        engine,
-        conversations,
-        plan,
-        recipe,
-        state=scratch,
-        checkpoint_every_s=math.inf,
-        validate=dict,
-        head_columns=len(head.head),
-    )
+    with tempfile.TemporaryDirectory(dir=scratch) as state:  # gigabytes at the paper's scale
+        outcome = train(
+            engine,
+            conversations,
+            plan,
+            recipe,
+            state=Path(state),
+            checkpoint_every_s=math.inf,
+            validate=dict,
+            head_columns=len(head.head),
+        )
+    peak_memory_mb = memory.megabytes()
+    engine.destroy()
     first, last = outcome.metrics[0], outcome.metrics[-1]
     if first is last:
         raise TapsError("--num-tokens", "too few for an epoch to warm up and one to measure", found=len(rows))
@@ -183,7 +187,7 @@ def measure_training(
         columns=len(head.head),
         per_s=per_s,
         tflops=per_s * outcome.flops / outcome.num_tokens / 1e12,
-        peak_memory_mb=memory.megabytes(),
+        peak_memory_mb=peak_memory_mb,
     )
 
 
