@@ -169,26 +169,25 @@ def _open_features(args: argparse.Namespace, tokens: dict[str, Path], device: An
         raise TapsError("--features", "other corpora than --tokens", expected=sorted(tokens), found=sorted(given))
     sources: dict[str, Any] = {}
     for corpus, place in given.items():
-        if place == _ONLINE:
-            sources[corpus] = _online(args, tokens[corpus], device)
-            continue
-        sources[corpus] = FeatureStore(Path(place))
-        sources[corpus].check_matches(tokens=tokens[corpus], target=args.target)
+        if place != _ONLINE:
+            sources[corpus] = FeatureStore(Path(place))
+            sources[corpus].check_matches(tokens=tokens[corpus], target=args.target)
+    if online := [corpus for corpus in given if corpus not in sources]:
+        sources |= _online(args, {corpus: tokens[corpus] for corpus in online}, device)
     return sources
 
 
-def _online(args: argparse.Namespace, tokens: Path, device: Any) -> Any:
+def _online(args: argparse.Namespace, tokens: dict[str, Path], device: Any) -> dict[str, Any]:
+    """Returns sources that run the target when features are asked for; one target serves all corpora."""
     import torch
 
     from taps.model.features import OnlineFeatures
     from taps.model.target import load_target
-    from taps.plumbing.artefacts import read_tensors
 
     target = load_target(
         args.target, dtype=getattr(torch, args.dtype), device=device, trust_remote_code=args.trust_remote_code
     )
-    rows, _ = read_tensors(tokens, kind="tokens", names=["tokens", "offsets"])
-    return OnlineFeatures(target, rows["tokens"], rows["offsets"])
+    return {corpus: OnlineFeatures(target, path) for corpus, path in tokens.items()}
 
 
 def _initial_model(args: argparse.Namespace, head: Any) -> tuple[Any, dict[str, float]]:
