@@ -48,10 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     write_table(verdict_table(judgements, statements), args.output)
     write_table(evidence_table(judgements), args.output)
     content = {
-        "answers": {
-            question: [asdict(sentence) for sentence in sentences]
-            for question, sentences in answers(judgements).items()
-        },
+        "answers": [asdict(answer) for answer in answers(judgements)],
         "claims": [
             {
                 "id": number,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from taps.analysis import names
 from taps.plumbing.artefacts import read_json
@@ -71,6 +71,7 @@ def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["slug"] = lambda text: text.replace(" ", "-")
     environment.filters["cell_class"] = cell_class
+    environment.filters["with_code"] = with_code
     macros = environment.get_template("macros.html").module
     environment.globals |= {name: getattr(macros, name) for name in ("plain_table", "table_block")}
     return environment
@@ -78,6 +79,11 @@ def _environment() -> jinja2.Environment:
 
 def _template(name: str) -> str:
     return (resources.files("taps.analysis") / "templates" / name).read_text(encoding="utf-8")
+
+
+def with_code(text: str) -> Markup:
+    """Returns the text escaped, with what stands between backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def cell_class(cell: str) -> Markup:

@@ -45,16 +45,18 @@ class Sample:
     def facts(self) -> list[tuple[str, str]]:
         """Returns (name, value) lines for the summary of the page: what was replayed."""
         cycles = self.cycles
-        drafters = [names.drafters_title(name) for name in _ordered(cycles, "drafters") if "+" not in name]
+        drafters = [name for name in _ordered(cycles, "drafters") if "+" not in name]
+        swept = sum(names.chat_weight(name) is not None for name in drafters)
+        titles = [names.drafters_title(name) for name in drafters if names.chat_weight(name) is None]
         rows = cycles[["strategy", "drafters"]].drop_duplicates()
         questions = cycles.groupby("benchmark", observed=True)["question"].nunique()
         per_benchmark = [f"{names.benchmark_title(name)} ({questions[name]} questions)" for name in questions.index]
         seeds = cycles.groupby("temperature")["seed"].nunique()
         return [
             ("Draft families", ", ".join(names.method_title(name) for name in _ordered(cycles, "method"))),
-            ("Draft models", ", ".join(drafters)),
+            ("Draft models", ", ".join(titles) + f"; averages at {swept} weights" * (swept > 0)),
             ("Benchmarks", ", ".join(per_benchmark)),
-            ("Temperatures", ", ".join(f"T = {value:g} ({number} seeds)" for value, number in seeds.items())),
+            ("Temperatures", ", ".join(f"T = {value:g} (seeds: {number})" for value, number in seeds.items())),
             ("Draft tokens per drafter", str(self.num_draft_tokens)),
             ("Rows of the tables", f"{len(rows)} (strategy and drafters)"),
             ("Cycles replayed", f"{len(cycles):,}".replace(",", " ")),
