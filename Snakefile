@@ -36,8 +36,9 @@ rule all:
     """The whole study."""
     default_target: True
     input:
-        rules.tables.input,
         rules.figures.input,
+        "<results>/overlap.json",
+        "<results>/cost.json",
 
 
 onstart:

@@ -71,6 +71,10 @@ def lease(gpus):
     return ["python", "-m", "taps.plumbing.lease", "--gpus", str(gpus), "--"] if ON_GPU else []
 
 
+# A params function that takes `input` is not compared between runs (its inputs are); one of `wildcards` alone is.
+# So values of the config must come through the latter, or an edit would rerun nothing.
+
+
 def each(flag, inputs):
     """Returns a params function that repeats `flag` before each of the named inputs."""
 
@@ -147,16 +151,11 @@ def corpus_source(wildcards):
     return [asset_path(asset)] if asset else []
 
 
-def corpus_flags(wildcards, input):
+def corpus_flags(wildcards):
     corpus = config["corpora"][wildcards.corpus]
     if corpus["reader"] == "reasoning_gym":
-        return flags(
-            reader="reasoning_gym",
-            task=corpus["task"],
-            rows=corpus["max_rows"],
-            seed=corpus["seed"],
-        )
-    return flags(reader=corpus["reader"], input=list(input), max_rows=corpus["max_rows"])
+        return flags(reader="reasoning_gym", task=corpus["task"], rows=corpus["max_rows"], seed=corpus["seed"])
+    return flags(reader=corpus["reader"], max_rows=corpus["max_rows"])
 
 
 def corpus_size(wildcards):
@@ -178,10 +177,17 @@ def prompts_source(wildcards):
     return [asset_path(asset) for asset in config["benchmarks"][wildcards.benchmark]["assets"]]
 
 
-def prompts_flags(wildcards, input):
+def prompts_flags(wildcards):
     benchmark = config["benchmarks"][wildcards.benchmark]
-    source = {key: benchmark[key] for key in ("reader", "task", "num_prompts", "seed")}
-    return flags(input=list(input), **source)
+    return flags(**{key: benchmark[key] for key in ("reader", "task", "num_prompts", "seed")})
+
+
+def all_corpora(wildcards):
+    return list(config["corpora"])
+
+
+def all_benchmarks(wildcards):
+    return list(config["benchmarks"])
 
 
 def corpora_of(wildcards):
@@ -298,6 +304,17 @@ def calibration(wildcards):
 def combined_drafters(wildcards):
     named = {mixture for group in config["strategies"]["combinations"] for mixture in group}
     return sorted(named.intersection(mixtures_of(config, wildcards.method)))
+
+
+def timed_drafters(wildcards):
+    """Returns the first drafters that a strategy combines, else the first drafter; all have one shape."""
+    method = next(iter(config["methods"]))
+    names = [*config["strategies"]["combinations"], mixtures_of(config, method)[:1]][0]
+    return [f"<results>/drafters/{method}/{name}" for name in names]
+
+
+def timed_drafter_flags(wildcards, input):
+    return flags(drafter=[f"{Path(folder).name}={folder}" for folder in input.drafters])
 
 
 def calibration_traces(wildcards):

@@ -124,7 +124,7 @@ else:
 rule corpus:
     """Reads one training source into normalised conversations; the audit says what was dropped and why."""
     input:
-        corpus_source,
+        assets=corpus_source,
     output:
         corpus="<results>/corpora/{corpus}.jsonl",
         audit="<results>/corpora/{corpus}.audit.json",
@@ -139,10 +139,12 @@ rule corpus:
     params:
         code=code_digest("taps.corpus"),
         source=corpus_flags,
+        assets=each("input", "assets"),
     shell:
         """
         python -m taps.corpus \
             {params.source:q} \
+            {params.assets:q} \
             --output {output.corpus:q} \
             --audit {output.audit:q} \
             2>&1 | tee {log:q}
@@ -195,7 +197,7 @@ rule regenerate:
 rule prompts:
     """Chooses a benchmark's prompts."""
     input:
-        prompts_source,
+        assets=prompts_source,
     output:
         prompts="<results>/prompts/{benchmark}.jsonl",
         audit="<results>/prompts/{benchmark}.audit.json",
@@ -212,12 +214,43 @@ rule prompts:
     params:
         code=code_digest("taps.prompts"),
         source=prompts_flags,
+        assets=each("input", "assets"),
     shell:
         """
         python -m taps.prompts \
             {params.source:q} \
+            {params.assets:q} \
             --output {output.prompts:q} \
             --audit {output.audit:q} \
+            2>&1 | tee {log:q}
+        """
+
+
+rule overlap:
+    """Reports how much of the benchmarks' prompts stands in the training corpora."""
+    input:
+        corpora=expand("<results>/corpora/{corpus}.jsonl", corpus=config["corpora"]),
+        prompts=expand("<results>/prompts/{benchmark}.jsonl", benchmark=config["benchmarks"]),
+    output:
+        "<results>/overlap.json",
+    log:
+        "<logs>/overlap.log",
+    conda:
+        "../../envs/taps.yaml"
+    threads: 1
+    resources:
+        mem_mb=8000,
+        runtime=30,
+    params:
+        code=code_digest("taps.overlap"),
+        corpora=each_named("corpus", "corpora", all_corpora),
+        prompts=each_named("prompts", "prompts", all_benchmarks),
+    shell:
+        """
+        python -m taps.overlap \
+            {params.corpora:q} \
+            {params.prompts:q} \
+            --output {output:q} \
             2>&1 | tee {log:q}
         """
 

@@ -111,3 +111,46 @@ rule replay:
             --nodes {output.nodes:q} \
             2>&1 | tee {log:q}
         """
+
+
+rule cost:
+    """Times target and draft forwards on this machine, alone on it; seconds, not texts, so results differ per machine."""
+    input:
+        target="<results>/target",
+        drafters=timed_drafters,
+        draft_vocab=draft_vocab,
+    output:
+        "<results>/cost.json",
+    log:
+        "<logs>/cost.log",
+    conda:
+        "../../envs/taps.yaml"
+    threads: workflow.cores
+    resources:
+        mem_mb=6000,
+        runtime=30,
+        gpu=1 if ON_GPU else 0,
+    params:
+        code=code_digest("taps.cost"),
+        lease=lease(1),
+        drafters=timed_drafter_flags,
+        draft_vocab=each("draft_vocab", "draft_vocab"),
+        depth=DRAFTING["depth"],
+        top_k=DRAFTING["top_k"],
+        num_draft_tokens=DRAFTING["num_draft_tokens"],
+        dtype=config["dtype"],
+        device=config["device"],
+    shell:
+        """
+        {params.lease:q} python -m taps.cost \
+            --target {input.target:q} \
+            {params.drafters:q} \
+            {params.draft_vocab:q} \
+            --depth {params.depth:q} \
+            --top-k {params.top_k:q} \
+            --num-draft-tokens {params.num_draft_tokens:q} \
+            --dtype {params.dtype:q} \
+            --device {params.device:q} \
+            --output {output:q} \
+            2>&1 | tee {log:q}
+        """

@@ -12,6 +12,7 @@ rule figures:
     input:
         "<reports>/tables",
         "<reports>/figures",
+        "<reports>/claims",
 
 
 rule tabulate:
@@ -44,7 +45,6 @@ rule tabulate:
 rule draw:
     """Draws every figure as PDF and PNG."""
     input:
-        replays=replays(),
         tables="<reports>/tables",
     output:
         directory("<reports>/figures"),
@@ -58,11 +58,34 @@ rule draw:
         runtime=30,
     params:
         code=code_digest("taps.figures"),
-        seed=config["seed"],
     shell:
         """
         python -m taps.figures \
-            --replay {input.replays:q} \
+            --tables {input.tables:q} \
+            --output {output:q} \
+            2>&1 | tee {log:q}
+        """
+
+
+rule judge:
+    """Judges every claim of the paper by intervals."""
+    input:
+        tables="<reports>/tables",
+    output:
+        directory("<reports>/claims"),
+    log:
+        "<logs>/judge.log",
+    conda:
+        "../../envs/taps.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    params:
+        code=code_digest("taps.claims"),
+    shell:
+        """
+        python -m taps.claims \
             --tables {input.tables:q} \
             --output {output:q} \
             2>&1 | tee {log:q}
