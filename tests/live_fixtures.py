@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from transformers import AutoModelForCausalLM
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from taps.decoding.engine import Decoded, decode
 from taps.decoding.live_drafter import LiveDrafter
@@ -24,6 +25,8 @@ from taps.tiny_target import byte_tokenizer
 LIVE_STRATEGIES = [name for name, strategy in REGISTRY.items() if not strategy.needs_future]
 OPTIONS = Options(num_draft_tokens=8, inverse_temperatures=(0.7, 1.4))
 DEPTH, TOP_K = 3, 3
+
+WORDS = ["<end>", *"abcdefghijk"]
 
 _SHAPE = {
     "hidden_size": 32,
@@ -71,6 +74,22 @@ def save_tiny_target(folder: Path, *, positions: int = 512, seed: int = 0) -> Pa
     tokenizer = byte_tokenizer(["Tom has 3 apples. He buys 2 more. How many are there?"])
     model = tiny_model(vocab=len(tokenizer), positions=positions, seed=seed)
     model.config.eos_token_id = model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def save_word_target(folder: Path, *, positions: int = 128) -> Path:
+    """Writes a random target whose vocabulary is a few words, so that random drafters are right now and then."""
+    backend = Tokenizer(models.WordLevel({word: token for token, word in enumerate(WORDS)}, unk_token="a"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        eos_token="<end>",
+        chat_template="{% for message in messages %}{{ message.content + ' <end> ' }}{% endfor %}",
+    )
+    model = tiny_model(vocab=len(WORDS), positions=positions)
+    model.config.eos_token_id = model.generation_config.eos_token_id = WORDS.index("<end>")
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

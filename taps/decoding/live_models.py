@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from taps.model.target import Target
 
 
-def add_model_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds --target, --drafter and what shapes and places them."""
+def add_model_flags(parser: argparse.ArgumentParser, *, with_trees: bool = True) -> None:
+    """Adds --target, --drafter and what shapes and places them.
+
+    Args:
+        with_trees: Whether to add --depth and --top-k; else the caller sets these arguments before `load_models`.
+    """
     parser.add_argument("--target", type=Path, required=True, help="folder of the target model")
     parser.add_argument(
         "--drafter",
@@ -30,14 +34,18 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--draft-vocab", type=Path, help="draft over these tokens only")
     parser.add_argument(
-        "--depth", type=int, default=5, help="expansions after the tree's first level (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--top-k", type=int, default=8, help="children per node, and nodes expanded per level (default: %(default)s)"
-    )
-    parser.add_argument(
         "--num-draft-tokens", type=int, default=40, help="nodes of one drafter's tree (default: %(default)s)"
     )
+    if with_trees:
+        parser.add_argument(
+            "--depth", type=int, default=5, help="expansions after the tree's first level (default: %(default)s)"
+        )
+        parser.add_argument(
+            "--top-k",
+            type=int,
+            default=8,
+            help="children per node, and nodes expanded per level (default: %(default)s)",
+        )
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"), help="compute dtype")
     parser.add_argument("--device", default="cpu", help="torch device (default: %(default)s)")
     parser.add_argument("--trust-remote-code", action="store_true", help="run code shipped with the target")

@@ -41,28 +41,30 @@ class Seconds:
         return self.outside / self.decoding if self.decoding else 0.0
 
 
+def now(device: torch.device) -> float:
+    """Returns the time in seconds at which all work given to the device is done; only differences mean anything."""
+    if device.type == "cuda":  # kernels run on after their launch
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
 class Clock:
     """Measures phases of one answer; what lies in none of them is `outside`, a phase `callback` is left out."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._phases: defaultdict[str, float] = defaultdict(float)
-        self._start = self._now()
+        self._start = now(self._device)
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Adds the time of the block to a phase."""
-        start = self._now()
+        start = now(self._device)
         yield
-        self._phases[name] += self._now() - start
+        self._phases[name] += now(self._device) - start
 
     def stop(self) -> Seconds:
         """Returns the time since the clock was made, by phase."""
-        outside = self._now() - self._start - sum(self._phases.values())
+        outside = now(self._device) - self._start - sum(self._phases.values())
         phases = {name: seconds for name, seconds in self._phases.items() if name != "callback"}
         return Seconds(outside=outside, **phases)
-
-    def _now(self) -> float:
-        if self._device.type == "cuda":  # kernels run on after their launch: a phase ends when its work does
-            torch.cuda.synchronize(self._device)
-        return time.perf_counter()
