@@ -30,14 +30,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs the stage."""
     args = build_parser().parse_args(argv)
 
-    from taps.analysis.figures import acceptance, details
+    from taps.analysis.figures import acceptance, costs, details
     from taps.analysis.figures.style import save, styled
     from taps.analysis.findings import Findings
 
     found = Findings(args.tables)
     index = []
     with styled():
-        for module in (acceptance, details):
+        for module in (acceptance, details, costs):
             for picture in module.pictures(found):
                 save(picture, args.output)
                 words = {name: getattr(picture, name) for name in ("name", "title", "caption", "alt")}

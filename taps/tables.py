@@ -16,12 +16,12 @@ from typing import Any
 
 import pandas as pd
 
-from taps.analysis import results
+from taps.analysis import inputs, results
 from taps.analysis.published_audit import audit_tables
 from taps.analysis.rendering import Table, write_table
 from taps.analysis.tables import Sample, acceptance_tables, detail_tables
 from taps.plumbing.artefacts import provenance, write_json
-from taps.plumbing.cli import run
+from taps.plumbing.cli import named_path, run
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -35,6 +35,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--num-draft-tokens", type=int, help="node budget of the main tables (default: the replays' own default)"
     )
+    optional = parser.add_argument_group("more tables, each from files of other stages")
+    labelled: dict[str, Any] = {"type": named_path, "action": "append", "default": []}
+    optional.add_argument("--audit", metavar="SOURCE=FILE", help="audit of a corpus or benchmark", **labelled)
+    optional.add_argument("--drafter", metavar="METHOD/MIXTURE=DIR", help="trained draft model", **labelled)
+    optional.add_argument("--calibration", metavar="METHOD=FILE", help="fitted temperatures", **labelled)
+    optional.add_argument("--live", metavar="METHOD/BENCHMARK=FILE", help="report of the live check", **labelled)
+    optional.add_argument("--cost", type=Path, metavar="FILE", help="measured forward times: adds predicted speeds")
     parser.add_argument("--seed", type=int, default=0, help="of the resamples (default: %(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     return parser
@@ -52,18 +59,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         seed=args.seed,
     )
     index = []
-    for section, table in tables_of(sample, files):
+    for section, table in tables_of(sample, files, args):
         write_table(table, args.output)
         index.append({"section": section, **index_entry(table)})
         print(f"{args.output / table.name}.csv: {len(table.frame)} rows")
     content = {"num_draft_tokens": sample.num_draft_tokens, "facts": sample.facts(), "tables": index}
-    inputs = {str(file.path): file.path for file in files}
-    write_json(
-        args.output / "tables.json",
-        content,
-        kind="tables",
-        provenance=provenance(stage="taps.tables", inputs=inputs, seed=args.seed),
-    )
+    made_from = provenance(stage="taps.tables", inputs={str(file.path): file.path for file in files}, seed=args.seed)
+    write_json(args.output / "tables.json", content, kind="tables", provenance=made_from)
 
 
 def main_budget(files: Sequence[results.ReplayFile], cycles: pd.DataFrame) -> int:
@@ -72,12 +74,16 @@ def main_budget(files: Sequence[results.ReplayFile], cycles: pd.DataFrame) -> in
     return int(max(told)) if told else int(cycles["num_draft_tokens"].mode().iloc[0])
 
 
-def tables_of(sample: Sample, files: Sequence[results.ReplayFile]) -> Iterator[tuple[str, Table]]:
+def tables_of(
+    sample: Sample, files: Sequence[results.ReplayFile], args: argparse.Namespace
+) -> Iterator[tuple[str, Table]]:
     """Yields (section of the page, table) in the order of the report."""
     for table in acceptance_tables(sample):
         yield ("main" if table.name.startswith("main_") else "acceptance"), table
     for table in detail_tables(sample):
         yield "details", table
+    for table in input_tables(sample, args):
+        yield "inputs", table
     for table in audit_tables():
         yield "published", table
     yield (
@@ -99,6 +105,20 @@ def tables_of(sample: Sample, files: Sequence[results.ReplayFile]) -> Iterator[t
             frame=results.sources(files),
         ),
     )
+
+
+def input_tables(sample: Sample, args: argparse.Namespace) -> Iterator[Table]:
+    """Yields the tables whose files were given."""
+    if args.cost:
+        yield inputs.speed(sample, args.cost)
+    if args.live:
+        yield inputs.live_check(args.live)
+    if args.drafter:
+        yield from inputs.training(args.drafter)
+    if args.calibration:
+        yield inputs.calibration(args.calibration)
+    if args.audit:
+        yield inputs.corpora(args.audit)
 
 
 def index_entry(table: Table) -> dict[str, Any]:

@@ -27,6 +27,9 @@ from statistics import NormalDist
 SIMILAR_SHARE = 0.05
 # "More than 80 % of the prompts": the paper's own number.
 CLEAR_SHARE = 80.0
+# No sample proves that two texts are always equal. Fewer than 1 token in 100 at which live decoding leaves the target's
+# own text is what a sample of a few hundred tokens without any such place can show; near-ties of the target stay below.
+LOSSLESS_PERCENT = 1.0
 
 
 class Outcome(StrEnum):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from taps.analysis import names
 from taps.analysis.claims.registry import VARIANTS, Step, claim
 from taps.analysis.findings import Findings, Where
-from taps.analysis.verdicts import SIMILAR_SHARE, Direction, Evidence
+from taps.analysis.verdicts import LOSSLESS_PERCENT, SIMILAR_SHARE, Direction, Evidence
 
 
 @claim("C22")
@@ -45,8 +45,16 @@ def sampling_shortens_acceptance(found: Findings, where: Where) -> Iterator[Step
 
 @claim("C24")
 def output_is_lossless(found: Findings, where: Where) -> Iterator[Step]:
-    """Live decoding emits the very text that the target writes alone; needs the live check's table."""
-    yield "the live check compares live decoding with the recorded text; it was not run in this study"
+    """Live decoding leaves the text that the target writes alone at fewer than LOSSLESS_PERCENT of the tokens."""
+    frame = found.at("live_check", where)
+    if frame.empty:
+        yield "the live check was not run: it compares live decoding with the recorded text"
+        return
+    for benchmark in frame["benchmark"].unique():
+        what = f"tokens at which live decoding leaves the text, %, all strategies, {names.benchmark_title(benchmark)}"
+        interval = found.interval("live_check", where, "diverged_percent", strategy="all", benchmark=benchmark)
+        if interval is not None:
+            yield Evidence(what=what, direction=Direction.SIMILAR, interval=interval, margin=LOSSLESS_PERCENT)
 
 
 @claim("C25")

@@ -1,0 +1,107 @@
+"""Figures of what acceptance costs and how training went: speed against tau, training curves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from taps.analysis import names
+from taps.analysis.figures.style import GREY, INK, Picture, condition_grid, grid, legend_above, look
+from taps.analysis.findings import Findings, sample_text
+
+_KEYS = ["temperature", "method", "strategy", "drafters", "benchmark", "num_draft_tokens"]
+_SHOWN = (
+    "single",
+    "single_double",
+    "routed_confidence_step",
+    "routed_history",
+    "merged_concat",
+    "merged_dedup",
+    "merged_matched",
+    "merged_adaptive",
+)
+
+
+def pictures(found: Findings) -> Iterator[Picture]:
+    """Yields the figures that the tables allow."""
+    if not found.table("speed").empty:
+        yield speed_against_tau(found)
+    if not found.table("training_curves").empty:
+        yield training_curves(found)
+
+
+def speed_against_tau(found: Findings) -> Picture:
+    """Returns predicted tokens per second against tau, per condition and benchmark, live measurements as crosses."""
+    speed = found.table("speed").merge(found.table("acceptance_length")[[*_KEYS, "tau"]], on=_KEYS)
+    speed = speed[speed["strategy"].isin(_SHOWN) & ~names.is_sweep(speed["drafters"])]
+    live = found.table("live_check")
+    wheres = [where for where in found.conditions if where.method == found.conditions[0].method]
+    benchmarks = sorted(set(speed["benchmark"]) - {"mean"}, key=names.benchmark_order)
+    figure, cells = condition_grid(
+        wheres, benchmarks, xlabel="acceptance length", ylabel="tokens per second", height_in=2.1
+    )
+    for panel, where, benchmark in cells:
+        part = _at(speed, where, benchmark)
+        for row in part.to_dict("records"):
+            style = look(row["strategy"], row["drafters"])
+            title = names.row_title(row["strategy"], row["drafters"])
+            bars = [[row["tokens_per_s"] - row["low"]], [row["high"] - row["tokens_per_s"]]]
+            panel.errorbar(
+                row["tau"], row["tokens_per_s"], yerr=bars, fmt=style["marker"], color=style["color"], lw=1, label=title
+            )
+        if len(part):
+            plain = (part["tokens_per_s"] / part["speedup"]).iloc[0]
+            panel.axhline(plain, color=GREY, lw=1, ls="--", label="plain decoding")
+        if not live.empty:
+            measured = _at(live, where, benchmark).query("strategy not in ('plain', 'all')")
+            panel.plot(measured["tau"], measured["tokens_per_s"], "x", color=INK, ms=4, label="measured live")
+    legend_above(figure, [panel for panel, *_ in cells], columns=4)
+    return Picture(
+        name="speed_against_tau",
+        title="Speed against acceptance length",
+        caption="Predicted tokens per second (from the cycles' node counts and forward times measured on this machine) "
+        "against acceptance length: two drafters and larger trees cost time, so the longest acceptance need not be the "
+        "fastest. Crosses: live decoding of a few prompts. Dashed: plain decoding. Bars are 95 % intervals. "
+        f"{sample_text(found.table('acceptance_length'))}",
+        alt="Scatter plots of predicted tokens per second against acceptance length, one marker per strategy.",
+        figure=figure,
+    )
+
+
+def _at(frame: pd.DataFrame, where: tuple[float, str], benchmark: str) -> pd.DataFrame:
+    temperature, method = where
+    keep = frame["temperature"].eq(temperature) & frame["method"].eq(method) & frame["benchmark"].eq(benchmark)
+    return frame[keep]
+
+
+def training_curves(found: Findings) -> Picture:
+    """Returns validation loss, agreement and held-out tau against training tokens, per draft family and drafter."""
+    curves = found.table("training_curves")
+    held_out = [name for name in curves.columns if name.startswith("tau_")]
+    panels_of = {
+        "value": "training loss (SmoothL1)",
+        "validation_value": "held-out loss (SmoothL1)",
+        "validation_top1": "target's first token met",
+        **{name: f"tau on {name.removeprefix('tau_').replace('_', ' ')}" for name in held_out},
+    }
+    columns = {name: title for name, title in panels_of.items() if name in curves and curves[name].notna().any()}
+    figure, panels = grid(len(columns), columns=3, height_in=2.2)
+    for panel, (column, title) in zip(panels, columns.items(), strict=True):
+        for (method, drafters), curve in curves.groupby(["method", "drafters"], sort=True):
+            style = look("single", str(drafters))
+            dashes = {"eagle2": "-", "hass": "--"}.get(str(method), ":")
+            label = f"{names.drafters_title(str(drafters))}, {names.method_title(str(method))}"
+            panel.plot(curve["num_tokens"] / 1e3, curve[column], ls=dashes, label=label, **style)
+        panel.set_title(title, fontsize=8.5)
+    figure.supxlabel("training tokens, thousands", fontsize=8.5)
+    legend_above(figure, panels, columns=4)
+    return Picture(
+        name="training_curves",
+        title="Training",
+        caption="After every epoch: training loss per supervised token (with feature noise), loss and agreement on "
+        "held-out conversations, and acceptance length on held-out prompts by replay. Each token is counted once per "
+        "epoch that reads it; one run per curve.",
+        alt="Line plots of losses, agreement and held-out acceptance length against training tokens.",
+        figure=figure,
+    )

@@ -1,0 +1,231 @@
+"""Tables of what went into a study and what it costs: corpora, training, calibration, speed, the live check.
+
+Each reads artefacts of other stages; a study that lacks one simply has no such table.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from taps.analysis import names
+from taps.analysis.rendering import Table, format_cell, format_interval
+from taps.analysis.resampling import ratios, with_means
+from taps.analysis.summaries import KEYS
+from taps.analysis.tables import INTERVAL, Sample
+from taps.decoding.cost_model import CostModel
+from taps.plumbing.artefacts import read_json
+
+Labelled = Sequence[tuple[str, Path]]  # label, path
+
+
+def corpora(audits: Labelled) -> Table:
+    """Returns one row per source: records read, kept and dropped, with reasons.
+
+    Args:
+        audits: Source -> its `.audit.json`.
+    """
+    rows = []
+    for name, path in audits:
+        content = read_json(path, kind="audit")
+        dropped: dict[str, dict[str, Any]] = content["dropped"]
+        reasons = [f"{reason} {entry['count']}" for reason, entry in sorted(dropped.items())]
+        rows.append(
+            {
+                "source": name,
+                "origin": content["source"],
+                "read": content["read"],
+                "kept": content["kept"],
+                "dropped": sum(entry["count"] for entry in dropped.values()),
+                "reasons": "; ".join(reasons),
+                "notes": "; ".join(content["notes"]),
+            }
+        )
+    return Table(
+        name="corpora",
+        title="Sources: records read, kept and dropped",
+        caption="Every record read is kept or dropped for a reason with a code; examples are in the audit files.",
+        frame=pd.DataFrame(rows),
+    )
+
+
+def training(drafters: Labelled) -> tuple[Table, Table]:
+    """Returns (summary, curves) of trained draft models.
+
+    Args:
+        drafters: `method/mixture` -> the drafter's folder; folders without a training record (averages) are skipped.
+    """
+    rows: list[dict[str, Any]] = []
+    curves: list[dict[str, Any]] = []
+    for label, folder in drafters:
+        if not (folder / "training.json").exists():
+            continue
+        method, _, mixture = label.partition("/")
+        record = read_json(folder / "training.json", kind="training")
+        metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+        key = {"method": method, "drafters": mixture}
+        curves += [{**key, **entry} for entry in metrics]
+        last = metrics[-1] if metrics else {}
+        rows.append(
+            {
+                **key,
+                "num_steps": record["num_steps"],
+                "num_tokens": record["total"]["num_tokens"],
+                "num_supervised": record["num_supervised"],
+                "alignment_passes": record["alignment_passes"],
+                "teraflop": record["total"]["flops"] / 1e12,
+                "seconds": record["total"]["seconds"],
+                "tokens_per_s": record["total"]["num_tokens"] / max(record["total"]["seconds"], 1e-9),
+                **{
+                    name: last.get(name, math.nan)
+                    for name in ("validation_value", "validation_top1", "validation_top3")
+                },
+            }
+        )
+    caption = (
+        "Tokens, operations and seconds include an initial drafter's own training. `validation` values are of the last "
+        "epoch, on held-out conversations: SmoothL1 loss per supervised token, share of the target's first and first "
+        "three tokens met."
+    )
+    summary = Table(name="training", title="Training", caption=caption, frame=pd.DataFrame(rows))
+    return summary, Table(
+        name="training_curves",
+        title="Training, epoch by epoch",
+        caption="Training losses are means per supervised token; `tau` columns are acceptance lengths on held-out "
+        "conversations, by replay.",
+        frame=pd.DataFrame(curves),
+    )
+
+
+def calibration(fits: Labelled) -> Table:
+    """Returns one row per method and drafter: the fitted temperature, calibration error before and after.
+
+    Args:
+        fits: Method -> its calibration file.
+    """
+    rows = [
+        {
+            "method": method,
+            "drafters": drafter,
+            "inverse_temperature": fit["inverse_temperature"],
+            "num_nodes": fit["num_nodes"],
+            "error_before": fit["before"]["expected_calibration_error"],
+            "error_after": fit["after"]["expected_calibration_error"],
+        }
+        for method, path in fits
+        for drafter, fit in sorted(read_json(path, kind="calibration")["drafters"].items())
+    ]
+    return Table(
+        name="calibration",
+        title="Calibration of the drafters' probabilities",
+        caption="One inverse temperature per drafter, fitted on held-out conversations (below 1: the drafter is "
+        "over-confident). The error is the expected calibration error over nodes that the target judged.",
+        frame=pd.DataFrame(rows),
+    )
+
+
+def speed(sample: Sample, path: Path) -> Table:
+    """Returns predicted tokens per second of every row, with intervals, and the speed-up over plain decoding.
+
+    Args:
+        path: The cost file: forward times measured on one machine.
+    """
+    content = read_json(path, kind="cost")
+    cost = CostModel.from_json(content)
+    cycles = sample.cycles[sample.cycles["num_draft_tokens"].eq(sample.num_draft_tokens)]
+    seconds = pd.Series(0.0, index=cycles.index)
+    for strategy, part in cycles.groupby("strategy", observed=True):
+        seconds.loc[part.index] = cost.cycle_s(
+            str(strategy),
+            sample.num_draft_tokens,
+            num_nodes=part["num_nodes"].to_numpy(),
+            num_drafted=part["num_drafted"].to_numpy(),
+        )
+    timed = cycles.assign(seconds=seconds)
+    sums = timed.groupby([*KEYS, "question"], observed=True)[["emitted", "seconds"]].sum().reset_index()
+    rates = with_means(ratios(sums, KEYS, "emitted", "seconds", seed=sample.seed))
+    frame = rates.frame("tokens_per_s").sort_values(KEYS, ignore_index=True)
+    frame["speedup"] = frame["tokens_per_s"] / cost.plain_tokens_per_s
+    shown = frame[~names.is_sweep(frame["drafters"])]
+    text = shown[["temperature", "method", "benchmark"]].map(format_cell)
+    text["row"] = [names.row_title(*row) for row in shown[["strategy", "drafters"]].itertuples(index=False)]
+    numbers = shown[["tokens_per_s", "low", "high"]].itertuples(index=False, name=None)
+    text["tokens per s"] = [format_interval(*row) for row in numbers]
+    text["speed-up"] = shown["speedup"].map(format_cell)
+    return Table(
+        name="speed",
+        title="Predicted speed",
+        caption=f"Tokens per second from the cycles' own node counts and the forward times measured on this machine "
+        f"({content['device']}, {content['num_threads']} threads, {content['dtype']}); plain decoding: "
+        f"{cost.plain_tokens_per_s:.1f}. Prefill is left out. {INTERVAL} {sample.words()}",
+        frame=frame,
+        shown=text.reset_index(drop=True),
+    )
+
+
+def live_check(reports: Labelled) -> Table:
+    """Returns one row per live-checked strategy: equal texts, equal cycles, measured and predicted speed.
+
+    Beside the strategies a row `plain` (the target alone) and a row `all` (the strategies' counts together).
+    `diverged_percent` counts the tokens at which live decoding left the recorded text, per token decoded, with its
+    95 % Wilson interval.
+
+    Args:
+        reports: `method/benchmark` -> the live check's report.
+    """
+    rows = []
+    for label, path in reports:
+        method, _, benchmark = label.partition("/")
+        content = read_json(path, kind="live_check")
+        place = {"temperature": float(content["sampling"]["temperature"]), "method": method, "benchmark": benchmark}
+        counts = {name: sum(row[name] for row in content["rows"]) for name in _LIVE_COUNTS}
+        # All strategies together get the main budget of one of them, so that the claims find the row.
+        budget = max((row["num_draft_tokens"] for row in content["rows"]), default=0)
+        together = {"strategy": "all", "drafters": "", "num_draft_tokens": budget, **counts}
+        plain = {"strategy": "plain", "drafters": "", "num_draft_tokens": 0, **content["plain"]}
+        rows += [{**place, **_live_row(row)} for row in (plain, *content["rows"], together)]
+    return Table(
+        name="live_check",
+        title="Live decoding against the recording",
+        caption="Each strategy decodes prompts live and is compared with the recorded text and with the replay's "
+        "cycles. `plain` is the target alone at batch size 1, also compared: a text that it leaves too is the "
+        "target's own near-tie. Speeds are measured without prefill; predicted ones come from the cost file.",
+        frame=pd.DataFrame(rows),
+    )
+
+
+_LIVE_COUNTS = ("num_texts", "num_equal_texts", "num_compared_cycles", "num_different_cycles", "num_tokens")
+
+
+def _live_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    num_diverged = row["num_texts"] - row["num_equal_texts"]
+    low, high = wilson(num_diverged, row["num_tokens"])
+    return {
+        **{name: row[name] for name in ("strategy", "drafters", "num_draft_tokens")},
+        **{name: row.get(name, 0) for name in _LIVE_COUNTS},
+        "diverged_percent": 100 * num_diverged / max(row["num_tokens"], 1),
+        "low": 100 * low,
+        "high": 100 * high,
+        **{name: _number(row, name) for name in ("tau", "tokens_per_s", "predicted_tokens_per_s")},
+    }
+
+
+def _number(row: Mapping[str, Any], name: str) -> float:
+    value = row.get(name)
+    return math.nan if value is None else float(value)
+
+
+def wilson(successes: int, trials: int) -> tuple[float, float]:
+    """Returns the 95 % Wilson score interval of a share; (0, 1) without trials."""
+    if not trials:
+        return 0.0, 1.0
+    z = 1.959964
+    share = successes / trials
+    centre = (share + z * z / (2 * trials)) / (1 + z * z / trials)
+    half = z / (1 + z * z / trials) * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    return max(centre - half, 0.0), min(centre + half, 1.0)

@@ -1,0 +1,82 @@
+"""A study's other artefacts, written by hand: audits, training records, calibration, cost, live check."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from taps.plumbing.artefacts import provenance, write_json, write_text
+
+MADE_FROM = provenance(stage="test")
+COST: dict[str, Any] = {
+    "device": "cpu",
+    "num_threads": 2,
+    "dtype": "float32",
+    "target": [{"num_tokens": 1 + 40 * step, "median_s": median} for step, median in enumerate((0.04, 0.08, 0.1))],
+    "draft": [{"num_nodes": 40, "median_s": 0.020}, {"num_nodes": 80, "median_s": 0.030}],
+    "overhead_one_s": 0.001,
+    "overhead_many_s": 0.002,
+    "plain_s": 0.041,
+}  # fmt: skip
+
+
+def write_artefacts(folder: Path) -> list[str]:
+    """Writes one of each and returns the flags that hand them to the tables stage."""
+    write_json(folder / "cost.json", COST, kind="cost", provenance=MADE_FROM)
+    dropped = {"too_long": {"count": 2, "example": "q7"}, "empty_text": {"count": 1, "example": "<b>q</b>"}}
+    audit = {"source": "a & b <i>.json", "read": 10, "kept": 7, "dropped": dropped, "notes": ["cut off in record 11"]}
+    write_json(folder / "chat.audit.json", audit, kind="audit", provenance=MADE_FROM)
+    bins: dict[str, Any] = {"expected_calibration_error": 0.12, "nll_nats": 0.4, "bins": []}
+    fit = {
+        "inverse_temperature": 0.8,
+        "num_nodes": 999,
+        "before": bins,
+        "after": {**bins, "expected_calibration_error": 0.03},
+    }
+    write_json(folder / "calibration.json", {"drafters": {"math": fit}}, kind="calibration", provenance=MADE_FROM)
+    write_json(folder / "live.json", live_report(), kind="live_check", provenance=MADE_FROM)
+    for name in ("math", "chat"):
+        _write_drafter(folder / "drafters" / name)
+    (folder / "drafters" / "averaged").mkdir()
+    return [
+        *("--cost", str(folder / "cost.json")),
+        *("--audit", f"chat={folder / 'chat.audit.json'}"),
+        *("--calibration", f"eagle2={folder / 'calibration.json'}"),
+        *("--live", f"eagle2/gsm8k={folder / 'live.json'}"),
+        *(
+            word
+            for name in ("math", "chat", "averaged")
+            for word in ("--drafter", f"eagle2/{name}={folder}/drafters/{name}")
+        ),
+    ]
+
+
+def live_report(num_equal_texts: int = 4) -> dict[str, Any]:
+    """Returns a live check of two strategies over four texts of 120 tokens each."""
+    row = {
+        "drafters": "math", "num_draft_tokens": 40, "num_tokens": 480, "num_texts": 4, "num_equal_texts": num_equal_texts,
+        "num_cycles": 200, "tau": 2.4, "num_compared_cycles": 200, "num_different_cycles": 0, "tokens_per_s": 21.0,
+        "predicted_tokens_per_s": 23.0,
+    }  # fmt: skip
+    return {
+        "sampling": {"temperature": 0, "top_p": 1.0, "top_k": 0},
+        "plain": {"num_texts": 4, "num_equal_texts": 4, "num_tokens": 480, "tokens_per_s": 22.0},
+        "rows": [
+            {**row, "strategy": "single"},
+            {**row, "strategy": "merged_matched", "drafters": "math+chat", "tau": 2.6},
+        ],
+    }
+
+
+def _write_drafter(folder: Path) -> None:
+    own = {"num_tokens": 40000, "flops": 3e12, "seconds": 20.0}
+    record = {"num_steps": 50, "num_supervised": 30000, "alignment_passes": 1, "own": own, "total": own}
+    write_json(folder / "training.json", record, kind="training", provenance=MADE_FROM)
+    metrics = [
+        {"step": 10 * epoch, "epoch": epoch, "num_tokens": 10000 * epoch, "seconds": 5.0 * epoch, "value": 1 / epoch}
+        | {"validation_value": 1.2 / epoch, "validation_top1": 0.1 * epoch, "validation_top3": 0.15 * epoch}
+        | {"tau_heldout_chat": 1 + 0.1 * epoch}
+        for epoch in (1, 2, 3, 4)
+    ]
+    write_text(folder / "metrics.jsonl", "".join(json.dumps(entry) + "\n" for entry in metrics))
