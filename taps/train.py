@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import sys
 from collections.abc import Sequence
@@ -20,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from taps.plumbing.artefacts import digest_of, provenance, read_json, write_json, write_text
-from taps.plumbing.cli import run
+from taps.plumbing.cli import named_path, run
 from taps.plumbing.errors import TapsError
 
-_ONLINE = "online"
+_ONLINE = Path("online")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -34,10 +35,9 @@ def build_parser() -> argparse.ArgumentParser:
     data = parser.add_argument_group("data")
     data.add_argument("--target", type=Path, required=True, help="folder of the target model")
     data.add_argument("--mixture", type=Path, required=True, help="mixture to train on")
-    data.add_argument("--tokens", action="append", required=True, metavar="CORPUS=FILE", help="tokens of each corpus")
-    data.add_argument(
-        "--features", action="append", required=True, metavar="CORPUS=DIR", help=f"features, or CORPUS={_ONLINE}"
-    )
+    each: dict[str, Any] = {"action": "append", "required": True, "type": named_path}
+    data.add_argument("--tokens", **each, metavar="CORPUS=FILE", help="tokens of each corpus")
+    data.add_argument("--features", **each, metavar="CORPUS=DIR", help=f"their features, or CORPUS={_ONLINE}")
     data.add_argument("--draft-vocab", type=Path, help="train over these tokens only")
     data.add_argument("--heldout-trace", type=Path, action="append", default=[], help="for tau on held-out prompts")
     data.add_argument("--init-from", type=Path, help="draft model to start from")
@@ -54,7 +54,9 @@ def build_parser() -> argparse.ArgumentParser:
     recipe.add_argument("--betas", type=float, nargs=2, default=(0.9, 0.95), help="AdamW's (default: %(default)s)")
     recipe.add_argument("--weight-decay", type=float, default=0.01, help="AdamW's (default: %(default)s)")
     recipe.add_argument("--clip-norm", type=float, default=0.5, help="0 = none (default: %(default)s)")
-    recipe.add_argument("--clip-value", type=float, default=0.0, help="published clipping, 0 = none")
+    recipe.add_argument(
+        "--clip-value", type=float, default=0.0, help="published clipping, replaces --clip-norm; 0 = none"
+    )
     recipe.add_argument("--noise", type=float, default=0.2, help="uniform feature noise (default: %(default)s)")
     recipe.add_argument("--published-noise", action="store_true", help="scale the noise by 512 / length")
     recipe.add_argument("--value-weight", type=float, default=1.0, help="of the feature loss (default: %(default)s)")
@@ -103,15 +105,15 @@ def main(argv: Sequence[str] | None = None) -> None:
             found=args.batch_size,
         )
     dtype = getattr(torch, args.dtype)
-    tokens = {name: Path(path) for name, path in _pairs("--tokens", args.tokens).items()}
+    tokens = dict(args.tokens)
     features = _open_features(args, tokens, device)
     head = load_target_head(args.target, draft_vocab=args.draft_vocab, dtype=dtype, device=device)
     conversations = Conversations(tokens, features)
-    train_rows, validation_rows = read_mixture(args.mixture)
+    train_rows, validation_rows = read_mixture(args.mixture, corpora=tokens)
     plan = Plan(conversations.usable(train_rows), args.batch_size, args.seed)
     if not plan.rows:
         raise TapsError(args.mixture, "no row has a supervised token", remedy="look at the audits of its tokens")
-    inputs = _inputs(args, tokens)
+    inputs = _inputs(args)
     model, inherited = _initial_model(args, head)
     recipe = Recipe(
         num_steps=_num_steps(args, plan, conversations, model, head, inherited),
@@ -129,10 +131,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     engine = make_engine(
         DraftTraining(model.to(device=device, dtype=dtype), head, recipe),
-        learning_rate=args.learning_rate,
         betas=tuple(args.betas),
         weight_decay=args.weight_decay,
-        clip_norm=args.clip_norm,
+        clip_norm=0.0 if args.clip_value else args.clip_norm,
         zero_stage=args.zero_stage,
         dtype=dtype,
         micro_batch_size=args.batch_size // (world * args.accumulation),
@@ -154,23 +155,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         _write(args, engine.module.drafter, outcome, inherited, inputs, recipe, world)
 
 
-def _pairs(flag: str, values: Sequence[str]) -> dict[str, str]:
-    """Returns {name: value} of repeated NAME=VALUE flags."""
-    if wrong := [value for value in values if "=" not in value]:
-        raise TapsError(flag, "not NAME=VALUE", found=wrong[0])
-    return dict(value.split("=", 1) for value in values)
-
-
 def _open_features(args: argparse.Namespace, tokens: dict[str, Path], device: Any) -> dict[str, Any]:
     from taps.model.feature_store import FeatureStore
 
-    given = _pairs("--features", args.features)
+    given = dict(args.features)
     if set(given) != set(tokens):
         raise TapsError("--features", "other corpora than --tokens", expected=sorted(tokens), found=sorted(given))
     sources: dict[str, Any] = {}
     for corpus, place in given.items():
         if place != _ONLINE:
-            sources[corpus] = FeatureStore(Path(place))
+            sources[corpus] = FeatureStore(place)
             sources[corpus].check_matches(tokens=tokens[corpus], target=args.target)
     if online := [corpus for corpus in given if corpus not in sources]:
         sources |= _online(args, {corpus: tokens[corpus] for corpus in online}, device)
@@ -197,13 +191,14 @@ def _initial_model(args: argparse.Namespace, head: Any) -> tuple[Any, dict[str, 
     from taps.model.checkpoint import load_drafter
     from taps.model.drafter import DrafterConfig, DraftModel
 
+    nothing = {"num_tokens": 0, "flops": 0.0, "seconds": 0.0}
     torch.manual_seed(args.seed)
     if args.init_from is None:
-        return DraftModel(DrafterConfig.from_json(head.config)), {"num_tokens": 0, "flops": 0.0, "seconds": 0.0}
+        return DraftModel(DrafterConfig.from_json(head.config)), nothing
     model = load_drafter(args.init_from, target_config=head.config).train()
     record = args.init_from / "training.json"
     if not record.exists():  # an imported draft model: its cost is not known to us
-        return model, {"num_tokens": 0, "flops": 0.0, "seconds": 0.0}
+        return model, nothing
     total = read_json(record, kind="training")["total"]
     return model, {name: total[name] for name in ("num_tokens", "flops", "seconds")}
 
@@ -214,26 +209,22 @@ def _num_steps(
     """Returns the optimizer steps of `--epochs`, or those that spend what `--match-cost` spent in total."""
     if args.epochs is not None:
         return plan.num_steps(args.epochs)
-    from taps.model.flops import training_flops
+    from taps.model.flops import num_steps_within, training_cost
 
     budget = read_json(args.match_cost, kind="training")["total"]["flops"] - inherited["flops"]
-    num_inputs = sum(conversations.num_tokens(row) - 2 for row in plan.rows)
-    per_epoch = training_flops(
-        model.config,
-        num_inputs=num_inputs,
-        num_supervised=sum(conversations.num_supervised(row) for row in plan.rows),
-        mean_length=num_inputs / len(plan.rows),
-        head_columns=len(head.head),
-        num_passes=args.alignment_passes,
-    )
-    return plan.num_steps(max(budget, 0.0) / per_epoch)
+    if budget <= 0:
+        raise TapsError(args.match_cost, "already spent by --init-from", remedy="match a costlier draft model")
+    cost = training_cost(model.config, head_columns=len(head.head), num_passes=args.alignment_passes)
+    steps = (cost.flops(*conversations.size(plan.rows_of(step))) for step in itertools.count())
+    return num_steps_within(budget, steps)
 
 
-def _inputs(args: argparse.Namespace, tokens: dict[str, Path]) -> dict[str, Path]:
+def _inputs(args: argparse.Namespace) -> dict[str, Path]:
     inputs = {
         "target": args.target,
         "mixture": args.mixture,
-        **{f"tokens {name}": path for name, path in tokens.items()},
+        **{f"tokens {name}": path for name, path in args.tokens},
+        **{f"features {name}": path for name, path in args.features if path != _ONLINE},
     }
     for name in ("draft_vocab", "match_cost"):
         if getattr(args, name) is not None:
@@ -261,6 +252,7 @@ def _write(
     world: int,
 ) -> None:
     from taps.model.checkpoint import save_drafter
+    from taps.model.training_state import remove_states
 
     own = {"num_tokens": outcome.num_tokens, "flops": outcome.flops, "seconds": round(outcome.seconds, 3)}
     record = {
@@ -275,6 +267,7 @@ def _write(
     write_text(args.output / "metrics.jsonl", "".join(json.dumps(entry) + "\n" for entry in outcome.metrics))
     write_json(args.output / "training.json", record, kind="training", provenance=made_from)
     save_drafter(args.output, model.float().state_dict(), model.config, provenance=made_from)
+    remove_states(args.state)
     print(
         f"{args.output}: {recipe.num_steps} steps, {outcome.num_tokens} tokens, "
         f"{outcome.num_tokens / max(outcome.seconds, 1e-9):.0f} tokens/s",

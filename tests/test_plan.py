@@ -52,7 +52,7 @@ def test_the_scaling_targets_have_their_known_sizes(overlay: str, billions: floa
 
 def test_training_operations_are_those_that_a_real_run_counts() -> None:
     from taps.model.drafter import DrafterConfig
-    from taps.model.flops import training_flops
+    from taps.model.flops import training_cost
 
     config = DrafterConfig.from_json(
         {
@@ -68,10 +68,8 @@ def test_training_operations_are_those_that_a_real_run_counts() -> None:
     )
     layer = 64 * 64 * 2 + 2 * 64 * 32 + 3 * 64 * 160
     shape = Shape(hidden=64, layers=2, vocab=512, channels=64, layer_parameters=layer, tied=True, head_columns=100)
-    counted = training_flops(
-        config, num_inputs=1000, num_supervised=700, mean_length=80, head_columns=100, num_passes=3
-    )
-    assert shape.training_flops(1000, 700, 80, 3) == pytest.approx(counted, rel=0.002)  # norms are left out
+    counted = training_cost(config, head_columns=100, num_passes=3).flops([80] * 12, 700)
+    assert shape.training_flops(960, 700, 80, 3) == pytest.approx(counted, rel=0.002)  # norms are left out
 
 
 def test_amounts_of_text_follow_the_config(paper: dict[str, Any]) -> None:

@@ -6,8 +6,9 @@ So a row of n tokens gives n - 2 inputs, and input t is supervised if token t+2 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,6 +90,10 @@ class Conversations:
         """Returns how many of a row's inputs are supervised."""
         return int(self._row(self._supervised, row)[2:].sum())
 
+    def size(self, rows: Sequence[RowId]) -> tuple[list[int], int]:
+        """Returns (inputs of each row, supervised inputs of all of them)."""
+        return [self.num_tokens(row) - 2 for row in rows], sum(map(self.num_supervised, rows))
+
     def usable(self, rows: Sequence[RowId]) -> list[RowId]:
         """Returns the rows that have a supervised input at all."""
         return [row for row in rows if self.num_supervised(row)]
@@ -162,23 +167,31 @@ class Plan:
     def row_at(self, place: int) -> RowId:
         """Returns the row at a place of the stream."""
         epoch, index = divmod(place, len(self.rows))
-        return self.rows[self._order(epoch)[index]]
+        return self.rows[_permutation(self.seed, epoch, len(self.rows))[index]]
 
-    def _order(self, epoch: int) -> np.ndarray:
-        cached: dict[int, np.ndarray] = self.__dict__.setdefault("_orders", {})
-        if epoch not in cached:
-            cached.clear()
-            cached[epoch] = np.random.default_rng((self.seed, epoch)).permutation(len(self.rows))
-        return cached[epoch]
+    def rows_of(self, step: int) -> list[RowId]:
+        """Returns the rows that a step reads, in order of their places."""
+        return [self.row_at(place) for place in self.places(step)]
 
 
-def read_mixture(path: Path) -> tuple[list[RowId], list[RowId]]:
+@lru_cache(maxsize=4)  # a step may span epochs, and its loader is one step ahead
+def _permutation(seed: int, epoch: int, size: int) -> np.ndarray:
+    return np.random.default_rng((seed, epoch)).permutation(size)
+
+
+def read_mixture(path: Path, *, corpora: Collection[str]) -> tuple[list[RowId], list[RowId]]:
     """Returns (training rows, validation rows) of a mixture artefact.
 
+    Args:
+        path: Of the mixture.
+        corpora: Those at hand.
+
     Raises:
-        TapsError: the mixture has no training row.
+        TapsError: the mixture has no training row, or a corpus that is not at hand.
     """
     mixture = read_json(path, kind="mixture")
+    if missing := sorted(set(mixture["train"]) - set(corpora)):
+        raise TapsError(path, "mixes other corpora than those given", expected=sorted(corpora), found=missing)
     train, validation = (
         [RowId(corpus, row) for corpus, rows in mixture[part].items() for row in rows]
         for part in ("train", "validation")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -11,9 +13,11 @@ from torch import nn
 
 from taps.plumbing.errors import TapsError
 
+_TIMEOUT = timedelta(hours=2)  # the others wait while the first process validates
+
 
 def start_processes(device: str) -> tuple[int, int, torch.device]:
-    """Returns (rank, world size, this process's device) after joining the process group.
+    """Returns (rank, world size, this process's device) after joining the process group, if that is still to do.
 
     torchrun sets RANK, WORLD_SIZE and LOCAL_RANK; without it there is one process, which opens no port. The *local*
     rank picks the device, so several machines work.
@@ -24,18 +28,19 @@ def start_processes(device: str) -> tuple[int, int, torch.device]:
     place = torch.device("cpu" if device == "cpu" else f"cuda:{local_rank}")
     if place.type == "cuda":
         torch.cuda.set_device(place)
-    backend = "nccl" if place.type == "cuda" else "gloo"
-    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        dist.init_process_group(backend)
-    else:
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    if not dist.is_initialized():
+        backend = "nccl" if place.type == "cuda" else "gloo"
+        if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+            dist.init_process_group(backend, timeout=_TIMEOUT)
+        else:
+            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+        atexit.register(dist.destroy_process_group)
     return dist.get_rank(), dist.get_world_size(), place
 
 
 def make_engine(
     module: nn.Module,
     *,
-    learning_rate: float,
     betas: tuple[float, float],
     weight_decay: float,
     clip_norm: float,
@@ -46,9 +51,10 @@ def make_engine(
 ) -> Any:
     """Returns the DeepSpeed engine around `module`, with PyTorch's own AdamW (no compilation on first use).
 
+    Its learning rate is 0 until the caller sets one, as it must before each step.
+
     Args:
         module: Computes the loss; only its trainable parameters are known to the engine.
-        learning_rate: Overwritten by the schedule at each step.
         betas: AdamW's.
         weight_decay: AdamW's.
         clip_norm: Largest gradient norm; 0 for none.
@@ -67,7 +73,7 @@ def make_engine(
 
     __compatible_ops__["deepspeed_shm_comm"] = False  # else the first start compiles it for a minute, given a compiler
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=learning_rate, betas=betas, weight_decay=weight_decay)
+    optimizer = torch.optim.AdamW(parameters, lr=0.0, betas=betas, weight_decay=weight_decay)
     settings = {
         "train_micro_batch_size_per_gpu": micro_batch_size,
         "gradient_accumulation_steps": accumulation,
@@ -78,4 +84,5 @@ def make_engine(
         "steps_per_print": 1 << 60,
     }
     engine, *_ = deepspeed.initialize(model=module, optimizer=optimizer, config=settings, dist_init_required=False)
+    optimizer.state.clear()  # bfloat16 without ZeRO takes a trial step on zero gradients, which must not count
     return engine

@@ -64,7 +64,8 @@ def draft_losses(predictions: torch.Tensor, features: torch.Tensor, head: torch.
         head: [V, h] frozen rows of lm_head.
         weights: How to add them.
     """
-    value = F.smooth_l1_loss(predictions, features.expand_as(predictions), reduction="none").mean(-1).sum()
+    value = F.smooth_l1_loss(predictions, features.expand_as(predictions), reduction="none")
+    value = value.mean(-1, dtype=torch.float32).sum()
     from_head, parts = _HeadLoss.apply(predictions, features, head, weights)
     probability, top_k = parts.tolist()
     return Losses(total=weights.value * value + from_head, value=value.item(), probability=probability, top_k=top_k)

@@ -156,7 +156,6 @@ def measure_training(
         drafter = DraftModel(DrafterConfig.from_json(head.config)).to(dtype)
     engine = make_engine(
         DraftTraining(drafter, head, recipe),
-        learning_rate=recipe.learning_rate,
         betas=(0.9, 0.95),
         weight_decay=0.01,
         clip_norm=0.5,

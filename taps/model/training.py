@@ -7,12 +7,14 @@ the stream of rows), so a resumed run needs no generator state and continues bit
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -21,11 +23,13 @@ from torch import nn
 from taps.model.alignment import aligned_passes
 from taps.model.batches import Batch, Conversations, Noise, Plan
 from taps.model.drafter import DraftModel
-from taps.model.flops import training_flops
+from taps.model.flops import training_cost
 from taps.model.losses import Losses, LossWeights, draft_losses
 from taps.model.target_head import TargetHead
 from taps.model.training_state import load_state, save_state
 from taps.plumbing.progress import progress
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +102,7 @@ class Outcome:
         num_tokens: Inputs seen, over all processes, one pass each counted once.
         num_supervised: Supervised tokens seen.
         flops: Operations spent (`taps.model.flops`).
-        seconds: Wall time of training, validation left out, over all resumed parts.
+        seconds: Wall time of the steps, loading included, validation and states left out, over all resumed parts.
     """
 
     metrics: list[dict[str, Any]]
@@ -132,25 +136,27 @@ def train(
         head_columns: Size of the (draft) vocabulary, for the count of operations.
     """
     rank, world = dist.get_rank(), dist.get_world_size()
-    config = engine.module.drafter.config
-    facts: dict[str, Any] = {"metrics": [], "num_tokens": 0, "num_supervised": 0, "seconds": 0.0, "running": _no_sums()}
+    cost = training_cost(engine.module.drafter.config, head_columns=head_columns, num_passes=recipe.num_passes)
+    totals = {"num_tokens": 0, "num_supervised": 0, "flops": 0.0, "seconds": 0.0}
+    facts: dict[str, Any] = {"metrics": [], "running": _no_sums(), **totals}
     first_step = 0
     if found := load_state(state, recipe.fingerprint):
         folder, first_step, facts = found
         if engine.load_checkpoint(str(folder), tag="engine")[0] is None:
             raise RuntimeError(f"{folder}: the engine found nothing to load")
-    saved_at = time.monotonic()
-    bar = progress(total=recipe.num_steps, what="training", unit="step")
+    writer = _from_first(f"{socket.gethostname()}.{os.getpid()}")
+    bar = progress(total=recipe.num_steps, what="training", unit="step", show=rank == 0)
     bar.update(first_step)
     steps = _micro_batches(conversations, plan, recipe, first_step, rank, world)
-    for step, micro_batches, num_supervised in steps:
-        started = time.perf_counter()
+    saved_at = started = time.perf_counter()
+    for step, micro_batches in steps:
+        lengths, num_supervised = conversations.size(plan.rows_of(step))
         for losses in _one_step(engine, micro_batches, num_supervised, recipe, step, world):
             for name in ("value", "probability", "top_k"):
                 facts["running"][name] += getattr(losses, name)
-        lengths = [conversations.num_tokens(plan.row_at(place)) - 2 for place in plan.places(step)]
         facts["num_tokens"] += sum(lengths)
         facts["num_supervised"] += num_supervised
+        facts["flops"] += cost.flops(lengths, num_supervised)
         facts["running"]["count"] += num_supervised
         facts["seconds"] += time.perf_counter() - started
         bar.update(1)
@@ -160,26 +166,12 @@ def train(
             facts["metrics"].append(_epoch_record(facts, plan, recipe, done, validate if rank == 0 else None))
             facts["running"] = _no_sums()
             bar.set_postfix_str(_short(facts["metrics"][-1]))
-        if epoch_ends or _agreed(time.monotonic() - saved_at > checkpoint_every_s):
-            _save(engine, state, done, facts | {"fingerprint": recipe.fingerprint}, is_main=rank == 0)
-            saved_at = time.monotonic()
+        if epoch_ends or _from_first(time.perf_counter() - saved_at > checkpoint_every_s):
+            _save(engine, state, done, facts | {"fingerprint": recipe.fingerprint}, writer=writer, is_main=rank == 0)
+            saved_at = time.perf_counter()
+        started = time.perf_counter()
     bar.close()
-    rows = max(recipe.num_steps * plan.batch_size, 1)
-    flops = training_flops(
-        config,
-        num_inputs=facts["num_tokens"],
-        num_supervised=facts["num_supervised"],
-        mean_length=facts["num_tokens"] / rows,
-        head_columns=head_columns,
-        num_passes=recipe.num_passes,
-    )
-    return Outcome(
-        metrics=facts["metrics"],
-        num_tokens=facts["num_tokens"],
-        num_supervised=facts["num_supervised"],
-        flops=flops,
-        seconds=facts["seconds"],
-    )
+    return Outcome(metrics=facts["metrics"], **{name: facts[name] for name in totals})
 
 
 def _one_step(
@@ -204,12 +196,11 @@ def _one_step(
 
 def _micro_batches(
     conversations: Conversations, plan: Plan, recipe: Recipe, first_step: int, rank: int, world: int
-) -> Iterator[tuple[int, list[Batch], int]]:
-    """Yields (step, this process's micro-batches, supervised tokens of the global batch), loaded one step ahead."""
+) -> Iterator[tuple[int, list[Batch]]]:
+    """Yields (step, this process's micro-batches), loaded one step ahead."""
 
-    def load(step: int) -> tuple[int, list[Batch], int]:
-        places = list(plan.places(step))
-        num_supervised = sum(conversations.num_supervised(plan.row_at(place)) for place in places)
+    def load(step: int) -> tuple[int, list[Batch]]:
+        places = plan.places(step)
         parts = [
             places[rank * recipe.accumulation + part :: world * recipe.accumulation]
             for part in range(recipe.accumulation)
@@ -218,7 +209,7 @@ def _micro_batches(
             conversations.batch([plan.row_at(place) for place in part], noise=recipe.noise, places=part)
             for part in parts
         ]
-        return step, batches, num_supervised
+        return step, batches
 
     with ThreadPoolExecutor(max_workers=1) as loader:
         ahead = None
@@ -248,25 +239,22 @@ def _epoch_record(
     }
 
 
-def _save(engine: Any, state: Path, step: int, facts: dict[str, Any], *, is_main: bool) -> None:
+def _save(engine: Any, state: Path, step: int, facts: dict[str, Any], *, writer: str, is_main: bool) -> None:
     def write(folder: Path) -> None:
         dist.barrier()  # the first process makes the folder
-        engine.save_checkpoint(str(folder), tag="engine")
+        engine.save_checkpoint(str(folder), tag="engine", save_latest=False)
         dist.barrier()
 
-    save_state(state, step, facts, write, is_main=is_main)
+    save_state(state, step, facts, write, writer=writer, is_main=is_main)
     dist.barrier()
 
 
-def _agreed(condition: bool) -> bool:
-    """Returns the first process's answer in all processes: clocks differ, collective calls must not."""
-    if dist.get_world_size() == 1:
-        return condition
-    answer = torch.tensor([int(condition)])
-    if dist.get_backend() == "nccl":
-        answer = answer.cuda()
-    dist.broadcast(answer, src=0)
-    return bool(answer.item())
+def _from_first(value: _T) -> _T:
+    """Returns the first process's value in all processes: clocks differ, collective calls must not."""
+    values = [value]
+    if dist.get_world_size() > 1:
+        dist.broadcast_object_list(values, src=0)
+    return values[0]
 
 
 def _no_sums() -> dict[str, float]:

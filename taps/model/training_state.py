@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,22 +19,27 @@ from typing import Any
 from taps.plumbing.artefacts import sha256_of, write_text
 
 _MANIFEST = "state.json"
-_KEPT = 2
 
 
-def save_state(folder: Path, step: int, facts: dict[str, Any], write: Callable[[Path], None], *, is_main: bool) -> None:
-    """Writes the state after `step` steps and removes all but the last two.
+def save_state(
+    folder: Path, step: int, facts: dict[str, Any], write: Callable[[Path], None], *, writer: str, is_main: bool
+) -> None:
+    """Writes the state after `step` steps and removes all but it and the one before it.
+
+    States of later steps go too: had they been whole and of this run, it would have gone on from them.
 
     Args:
         folder: The run's state folder.
         step: Optimizer steps done.
         facts: JSON facts to get back from `load_state` (metrics so far, fingerprint of the run).
         write: Writes the engine's files into the folder it is given; called by every process.
+        writer: `<host>.<pid>` of the first process, so that two runs of one job (a cluster may start a second while the
+            first lives on) do not write into each other's folder. Leftovers of dead writers are removed.
         is_main: Whether this process finishes the state; the others only call `write`.
     """
-    pending = folder / f".pending-{step:08d}"
+    pending = folder / f".pending.{step:08d}.{writer}"
     if is_main:
-        shutil.rmtree(pending, ignore_errors=True)
+        _remove_leftovers(folder)
         pending.mkdir(parents=True)
     write(pending)
     if not is_main:
@@ -43,8 +49,11 @@ def save_state(folder: Path, step: int, facts: dict[str, Any], write: Callable[[
     final = folder / f"step-{step:08d}"
     shutil.rmtree(final, ignore_errors=True)
     os.replace(pending, final)
-    for old in sorted(folder.glob("step-*"))[:-_KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
+    states = list(folder.glob("step-*"))
+    before = max((state for state in states if state.name < final.name), default=final)
+    for state in states:
+        if state not in (before, final):
+            shutil.rmtree(state, ignore_errors=True)
 
 
 def load_state(folder: Path, fingerprint: str) -> tuple[Path, int, dict[str, Any]] | None:
@@ -64,10 +73,27 @@ def load_state(folder: Path, fingerprint: str) -> tuple[Path, int, dict[str, Any
             if broken:
                 problem = f"{broken[0]} is truncated or edited"
             elif manifest["facts"]["fingerprint"] != fingerprint:
-                problem = "it belongs to a run with other settings or inputs"
+                problem = "it belongs to a run with other settings, inputs or number of processes"
         except (OSError, ValueError, KeyError) as error:
             problem = f"it is incomplete ({error})"
         if problem is None:
             return state, manifest["step"], manifest["facts"]
         print(f"{state}: not resumed from, {problem}; trying the state before it", file=sys.stderr)
     return None
+
+
+def remove_states(folder: Path) -> None:
+    """Removes the states of a run that is over, and the folder if nothing else is in it."""
+    for state in folder.glob("step-*"):
+        shutil.rmtree(state, ignore_errors=True)
+    _remove_leftovers(folder)
+    if folder.exists() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Removes half-written states of this process and of those of this machine that are no more."""
+    for leftover in folder.glob(f".pending.*.{socket.gethostname()}.*"):
+        pid = leftover.name.rpartition(".")[2]
+        if pid == str(os.getpid()) or not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(leftover, ignore_errors=True)

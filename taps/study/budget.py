@@ -75,7 +75,7 @@ class Shape:
         return num_tokens * (per_token + 2 * self.hidden * self.head_columns)
 
     def training_flops(self, num_tokens: float, num_supervised: float, length: float, num_passes: int) -> float:
-        """Returns the operations of training; see `taps.model.flops.training_flops`, which counts a real run."""
+        """Returns the operations of training; see `taps.model.flops.training_cost`, which counts a real run."""
         layer = 6 * self.draft_parameters - 4 * self.hidden**2
         head = 2 * self.hidden * self.head_columns
         attention = 12 * self.channels * length / 2
