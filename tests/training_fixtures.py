@@ -18,7 +18,7 @@ NUM_ROWS, NUM_TRAINED = 18, 14
 
 
 def make_rows(seed: int, count: int = NUM_ROWS) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Returns (tokens, supervision) of rows of 6 to 40 tokens in which one token decides the next; some barely count."""
+    """Returns (tokens, supervision) of 6 to 40 tokens each, in which one token decides the next; some barely count."""
     generator = torch.Generator().manual_seed(seed)
     successor = torch.randperm(250, generator=generator)
     rows, flags = [], []

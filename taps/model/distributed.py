@@ -34,8 +34,13 @@ def start_processes(device: str) -> tuple[int, int, torch.device]:
             dist.init_process_group(backend, timeout=_TIMEOUT)
         else:
             dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
-        atexit.register(dist.destroy_process_group)
+        atexit.register(_leave)
     return dist.get_rank(), dist.get_world_size(), place
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def make_engine(
