@@ -9,11 +9,15 @@ descriptions for the page. Equal tables give equal bytes.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from taps.plumbing.artefacts import provenance, write_json
-from taps.plumbing.cli import run
+from taps.plumbing.cli import named_path, run
+
+if TYPE_CHECKING:
+    from taps.analysis.figures.style import Picture
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -22,6 +26,13 @@ def build_parser() -> argparse.ArgumentParser:
         prog="python -m taps.figures", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tables", type=Path, required=True, help="folder that the tables stage wrote")
+    trees = parser.add_argument_group("draft trees of one recorded answer, drawn if all three are given")
+    trees.add_argument("--trace", type=Path, help="recorded text")
+    trees.add_argument(
+        "--bank", type=named_path, action="append", default=[], metavar="DRAFTER=PATH", help="draft bank along it"
+    )
+    trees.add_argument("--tokenizer", type=Path, help="tokenizer.json of the target")
+    trees.add_argument("--num-nodes", type=int, default=14, help="nodes drawn of each tree (default: %(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     return parser
 
@@ -30,25 +41,51 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs the stage."""
     args = build_parser().parse_args(argv)
 
-    from taps.analysis.figures import acceptance, costs, details
     from taps.analysis.figures.style import save, styled
-    from taps.analysis.findings import Findings
 
-    found = Findings(args.tables)
     index = []
     with styled():
-        for module in (acceptance, details, costs):
-            for picture in module.pictures(found):
-                save(picture, args.output)
-                words = {name: getattr(picture, name) for name in ("name", "title", "caption", "alt")}
-                index.append(words)
-                print(f"{args.output / picture.name}.png, .pdf")
+        for picture in pictures(args):
+            save(picture, args.output)
+            index.append({name: getattr(picture, name) for name in ("name", "title", "caption", "alt")})
+            print(f"{args.output / picture.name}.png, .pdf")
     tables = args.tables / "tables.json"
     write_json(
         args.output / "figures.json",
         index,
         kind="figures",
         provenance=provenance(stage="taps.figures", inputs={"tables": tables}),
+    )
+
+
+def pictures(args: argparse.Namespace) -> Iterator[Picture]:
+    """Yields every figure that the inputs allow, in the order of the report."""
+    from taps.analysis.figures import acceptance, costs, details
+    from taps.analysis.figures.workflow import workflow
+    from taps.analysis.findings import Findings
+
+    found = Findings(args.tables)
+    for module in (acceptance, details, costs):
+        yield from module.pictures(found)
+    if args.trace and args.bank and args.tokenizer:
+        yield recorded_trees(args)
+    yield workflow()
+
+
+def recorded_trees(args: argparse.Namespace) -> Picture:
+    """Returns the draft trees of the specialists along a trace."""
+    from tokenizers import Tokenizer
+
+    from taps.analysis.figures.trees import draft_trees
+    from taps.decoding.recording import load_recording
+
+    recording = load_recording(args.trace, dict(args.bank))
+    tokenizer = Tokenizer.from_file(str(args.tokenizer))
+    return draft_trees(
+        recording,
+        lambda tokens: tokenizer.decode(tokens, skip_special_tokens=False),
+        num_nodes=args.num_nodes,
+        benchmark=args.trace.parent.name,
     )
 
 

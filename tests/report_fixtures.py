@@ -55,8 +55,9 @@ def write_artefacts(folder: Path) -> list[str]:
 def live_report(num_equal_texts: int = 4) -> dict[str, Any]:
     """Returns a live check of two strategies over four texts of 120 tokens each."""
     row = {
-        "drafters": "math", "num_draft_tokens": 40, "num_tokens": 480, "num_texts": 4, "num_equal_texts": num_equal_texts,
-        "num_cycles": 200, "tau": 2.4, "num_compared_cycles": 200, "num_different_cycles": 0, "tokens_per_s": 21.0,
+        "drafters": "math", "num_draft_tokens": 40, "num_tokens": 480, "num_texts": 4, "num_cycles": 200,
+        "num_equal_texts": num_equal_texts, "tau": 2.4, "num_compared_cycles": 200, "num_different_cycles": 0,
+        "tokens_per_s": 21.0,
         "predicted_tokens_per_s": 23.0,
     }  # fmt: skip
     return {

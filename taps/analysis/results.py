@@ -146,7 +146,9 @@ def _describe(path: Path) -> ReplayFile:
         envelope = json.loads(metadata[b"taps"])
         meta = envelope["meta"]
         if envelope["kind"] != "replay":
-            raise ArtefactError(path, "another kind of file", expected="replay", found=envelope["kind"])
+            raise ArtefactError(
+                path, "another kind of file", expected="replay", found=envelope["kind"], remedy=rebuild_command(path)
+            )
         return ReplayFile(
             path=path,
             temperature=float(meta["temperature"]),
@@ -155,7 +157,7 @@ def _describe(path: Path) -> ReplayFile:
             seed=int(meta["seed"]),
             meta=meta,
         )
-    except (pa.ArrowInvalid, KeyError, ValueError) as error:
+    except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as error:
         raise ArtefactError(path, f"not a replay file ({error})", remedy=rebuild_command(path)) from None
 
 
@@ -163,7 +165,10 @@ def _load(parts: Sequence[tuple[Path, ReplayFile]], columns: list[str]) -> pd.Da
     """Returns the files' rows in one frame, each with its condition in front; strings as unordered categories."""
     tables = []
     for path, file in parts:
-        table = pq.read_table(path, page_checksum_verification=True)
+        try:
+            table = pq.read_table(path, page_checksum_verification=True)
+        except (pa.ArrowException, OSError) as error:
+            raise ArtefactError(path, f"cannot be read ({error})", remedy=rebuild_command(path)) from None
         if absent := [name for name in columns if name not in table.column_names]:
             raise ArtefactError(path, f"lacks the columns {', '.join(absent)}", remedy=rebuild_command(path))
         table = table.select(columns)

@@ -56,7 +56,7 @@ def speed_against_tau(found: Findings) -> Picture:
         if not live.empty:
             measured = _at(live, where, benchmark).query("strategy not in ('plain', 'all')")
             panel.plot(measured["tau"], measured["tokens_per_s"], "x", color=INK, ms=4, label="measured live")
-    legend_above(figure, [panel for panel, *_ in cells], columns=4)
+    legend_above(figure, [panel for panel, *_ in cells], columns=3)
     return Picture(
         name="speed_against_tau",
         title="Speed against acceptance length",
