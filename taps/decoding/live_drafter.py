@@ -71,7 +71,7 @@ class LiveDrafter:
         positions = torch.arange(seen, seen + len(tokens), device=x.device)
         queries, keys, values = self.model.qkv(x, positions)
         self.keys, self.values = torch.cat((self.keys, keys)), torch.cat((self.values, values))
-        visible = positions[:, None] >= torch.arange(len(self.keys), device=x.device)
-        q, k, v = (states.transpose(0, 1)[None] for states in (queries, self.keys, self.values))
-        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, enable_gqa=True)[0].transpose(0, 1)
-        self._hidden = self.model.finish(x[-1:], attended[-1:])  # only the last output starts a tree
+        # only the last position starts a tree, and it sees all: no mask, one query
+        q, k, v = (states.transpose(0, 1)[None] for states in (queries[-1:], self.keys, self.values))
+        attended = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)[0].transpose(0, 1)
+        self._hidden = self.model.finish(x[-1:], attended)
