@@ -43,8 +43,8 @@ def draft_trees(recording: Recording, decode: Callable[[list[int]], str], *, num
         title="Real draft trees of the specialists and their merged tree",
         caption=f"{names.benchmark_title(benchmark)}, question {recording.trace_meta['ids'][answer]}, the position "
         "where the drafters differ and the merged tree accepts most (chosen to show the mechanism, not to measure it). "
-        f"Only the best {num_nodes} nodes are drawn. Beside each token, the probability of its path; a dot stands for a "
-        "space. Blue outline: proposed by the math drafter alone, orange: by the chat drafter alone, black: by both. "
+        f"Only the best {num_nodes} nodes are drawn. Beside each token, the probability of its path; dots are spaces. "
+        "Blue outline: proposed by the math drafter alone, orange: by the chat drafter alone, black: by both. "
         "The thick line is what the target accepts.",
         alt="Tree diagrams; accepted tokens: "
         + ", ".join(f"{name} {int(length[position])}" for name, length in lengths.items())
