@@ -293,7 +293,7 @@ rule tokenise:
 rule heldout:
     """Takes prompts from a corpus's validation rows, for validation while training and for calibration."""
     input:
-        corpus=training_corpus,
+        corpus="<results>/corpora/{corpus}.jsonl",
         tokens="<results>/tokens/{corpus}.safetensors",
     output:
         "<results>/prompts/heldout_{corpus}.jsonl",
