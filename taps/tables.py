@@ -41,6 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     optional.add_argument("--drafter", metavar="METHOD/MIXTURE=DIR", help="trained draft model", **labelled)
     optional.add_argument("--calibration", metavar="METHOD=FILE", help="fitted temperatures", **labelled)
     optional.add_argument("--live", metavar="METHOD/BENCHMARK=FILE", help="report of the live check", **labelled)
+    optional.add_argument("--overlap", type=Path, metavar="FILE", help="prompts that stand in training corpora")
     optional.add_argument("--cost", type=Path, metavar="FILE", help="measured forward times: adds predicted speeds")
     parser.add_argument("--seed", type=int, default=0, help="of the resamples (default: %(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
@@ -119,6 +120,8 @@ def input_tables(sample: Sample, args: argparse.Namespace) -> Iterator[Table]:
         yield inputs.calibration(args.calibration)
     if args.audit:
         yield inputs.corpora(args.audit)
+    if args.overlap:
+        yield inputs.overlap(args.overlap)
 
 
 def index_entry(table: Table) -> dict[str, Any]:

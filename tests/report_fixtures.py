@@ -36,11 +36,22 @@ def write_artefacts(folder: Path) -> list[str]:
     }
     write_json(folder / "calibration.json", {"drafters": {"math": fit}}, kind="calibration", provenance=MADE_FROM)
     write_json(folder / "live.json", live_report(), kind="live_check", provenance=MADE_FROM)
+    pair = {
+        "corpus": "math",
+        "benchmark": "gsm8k",
+        "num_prompts": 20,
+        "num_too_short": 1,
+        "num_exact": 0,
+        "num_shared": 2,
+    }
+    entries = [{**pair, "mean_coverage": 0.0123, "examples": ["q3"]}]
+    write_json(folder / "overlap.json", entries, kind="overlap", provenance=MADE_FROM)
     for name in ("math", "chat"):
         _write_drafter(folder / "drafters" / name)
     (folder / "drafters" / "averaged").mkdir()
     return [
         *("--cost", str(folder / "cost.json")),
+        *("--overlap", str(folder / "overlap.json")),
         *("--audit", f"chat={folder / 'chat.audit.json'}"),
         *("--calibration", f"eagle2={folder / 'calibration.json'}"),
         *("--live", f"eagle2/gsm8k={folder / 'live.json'}"),

@@ -37,6 +37,10 @@ def test_corpora_name_every_reason(folder: Path) -> None:
     assert r"a \& b <i>.json" in (folder / "tables/corpora.tex").read_text()
 
 
+def test_overlap(folder: Path) -> None:
+    assert _csv(folder, "overlap").to_dict("records")[0]["num_shared"] == 2
+
+
 def test_training_leaves_out_averages(folder: Path) -> None:
     table = _csv(folder, "training")
     assert table["drafters"].tolist() == ["math", "chat"]

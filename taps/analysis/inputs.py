@@ -54,6 +54,22 @@ def corpora(audits: Labelled) -> Table:
     )
 
 
+def overlap(path: Path) -> Table:
+    """Returns how much of each benchmark's prompts stands in each training corpus.
+
+    Args:
+        path: The overlap file.
+    """
+    columns = ["corpus", "benchmark", "num_prompts", "num_too_short", "num_exact", "num_shared", "mean_coverage"]
+    return Table(
+        name="overlap",
+        title="Benchmark prompts in the training corpora",
+        caption="Prompts with a turn that is word for word a training turn (exact), or shares 13 words in a row with one "
+        "(shared); coverage is the mean share of a prompt's 13-grams that stand in the corpus.",
+        frame=pd.DataFrame(read_json(path, kind="overlap"), columns=columns),
+    )
+
+
 def training(drafters: Labelled) -> tuple[Table, Table]:
     """Returns (summary, curves) of trained draft models.
 

@@ -163,21 +163,24 @@ def _describe(path: Path) -> ReplayFile:
 
 def _load(parts: Sequence[tuple[Path, ReplayFile]], columns: list[str]) -> pd.DataFrame:
     """Returns the files' rows in one frame, each with its condition in front; strings as unordered categories."""
-    tables = []
-    for path, file in parts:
-        try:
-            table = pq.read_table(path, page_checksum_verification=True)
-        except (pa.ArrowException, OSError) as error:
-            raise ArtefactError(path, f"cannot be read ({error})", remedy=rebuild_command(path)) from None
+    tables = [_read(path, file, columns) for path, file in parts]
+    if not tables:
+        return pd.DataFrame(columns=[*CONDITION, *columns])
+    return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries().to_pandas()
+
+
+def _read(path: Path, file: ReplayFile, columns: list[str]) -> pa.Table:
+    """Returns one file's rows, its condition in front."""
+    try:
+        table = pq.read_table(path, page_checksum_verification=True)
         if absent := [name for name in columns if name not in table.column_names]:
             raise ArtefactError(path, f"lacks the columns {', '.join(absent)}", remedy=rebuild_command(path))
         table = table.select(columns)
         for name, value in reversed(file.condition.items()):
             table = table.add_column(0, name, pa.repeat(pa.scalar(value), table.num_rows))
-        tables.append(_as_categories(table))
-    if not tables:
-        return pd.DataFrame(columns=[*CONDITION, *columns])
-    return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries().to_pandas()
+        return _as_categories(table)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise ArtefactError(path, f"cannot be read ({error})", remedy=rebuild_command(path)) from None
 
 
 def _as_categories(table: pa.Table) -> pa.Table:

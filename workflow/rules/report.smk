@@ -12,13 +12,18 @@ rule figures:
     input:
         "<reports>/tables",
         "<reports>/figures",
-        "<reports>/claims",
+        "<reports>/index.html",
 
 
 rule tabulate:
     """Writes every table as CSV, LaTeX and Markdown."""
     input:
         replays=replays(),
+        audits=audits,
+        drafters=trained_drafters,
+        calibrations=calibrations,
+        overlap="<results>/overlap.json",
+        cost="<results>/cost.json",
     output:
         directory("<reports>/tables"),
     log:
@@ -32,10 +37,20 @@ rule tabulate:
     params:
         code=code_digest("taps.tables"),
         seed=config["seed"],
+        num_draft_tokens=DRAFTING["num_draft_tokens"],
+        audits=each_named("audit", "audits", audited),
+        drafters=each_named("drafter", "drafters", trained),
+        calibrations=each_named("calibration", "calibrations", calibrated),
     shell:
         """
         python -m taps.tables \
             --replay {input.replays:q} \
+            --num-draft-tokens {params.num_draft_tokens:q} \
+            {params.audits:q} \
+            {params.drafters:q} \
+            {params.calibrations:q} \
+            --overlap {input.overlap:q} \
+            --cost {input.cost:q} \
             --seed {params.seed:q} \
             --output {output:q} \
             2>&1 | tee {log:q}
@@ -46,6 +61,9 @@ rule draw:
     """Draws every figure as PDF and PNG."""
     input:
         tables="<reports>/tables",
+        trace=drawn_trace,
+        banks=drawn_banks,
+        target=drawn_target,
     output:
         directory("<reports>/figures"),
     log:
@@ -58,10 +76,16 @@ rule draw:
         runtime=30,
     params:
         code=code_digest("taps.figures"),
+        trace=each("trace", "trace"),
+        banks=each_named("bank", "banks", drawn_drafters),
+        tokenizer=drawn_tokenizer,
     shell:
         """
         python -m taps.figures \
             --tables {input.tables:q} \
+            {params.trace:q} \
+            {params.banks:q} \
+            {params.tokenizer:q} \
             --output {output:q} \
             2>&1 | tee {log:q}
         """
@@ -87,6 +111,34 @@ rule judge:
         """
         python -m taps.claims \
             --tables {input.tables:q} \
+            --output {output:q} \
+            2>&1 | tee {log:q}
+        """
+
+
+rule publish:
+    """Puts tables, figures and verdicts on one self-contained page."""
+    input:
+        tables="<reports>/tables",
+        figures="<reports>/figures",
+        claims="<reports>/claims",
+    output:
+        "<reports>/index.html",
+    log:
+        "<logs>/publish.log",
+    conda:
+        "../../envs/taps.yaml"
+    threads: 1
+    params:
+        code=code_digest("taps.page"),
+        study=STUDY,
+    shell:
+        """
+        python -m taps.page \
+            --study {params.study:q} \
+            --tables {input.tables:q} \
+            --figures {input.figures:q} \
+            --claims {input.claims:q} \
             --output {output:q} \
             2>&1 | tee {log:q}
         """
