@@ -64,8 +64,8 @@ def overlap(path: Path) -> Table:
     return Table(
         name="overlap",
         title="Benchmark prompts in the training corpora",
-        caption="Prompts with a turn that is word for word a training turn (exact), or shares 13 words in a row with one "
-        "(shared); coverage is the mean share of a prompt's 13-grams that stand in the corpus.",
+        caption="Prompts with a turn that is word for word a training turn (exact), or that shares 13 words in a row "
+        "with one (shared); coverage is the mean share of a prompt's 13-grams that stand in the corpus.",
         frame=pd.DataFrame(read_json(path, kind="overlap"), columns=columns),
     )
 
