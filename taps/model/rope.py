@@ -29,7 +29,8 @@ def inverse_frequencies(parameters: Mapping[str, Any], head_dim: int) -> torch.T
         TapsError: a `rope_type` other than default, linear or llama3.
     Source: Llama 3.1's frequency-dependent scaling for `llama3`; position interpolation for `linear`.
     """
-    exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
+    # on the CPU whatever the default: `arange` on the meta device imports two seconds of torch's compiler
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.float32, device="cpu") / head_dim
     frequencies = 1.0 / parameters["rope_theta"] ** exponents
     match parameters["rope_type"]:
         case "default":
