@@ -1,7 +1,8 @@
 """Files that stages hand to each other: written atomically, stamped with provenance, verified when read.
 
 Three shapes of artefact share one envelope (`kind`, `digest`, `provenance`):
-- tensors: one safetensors file; the envelope sits in the header's metadata, the digest covers the data region;
+- tensors: one safetensors file; the envelope sits in the header's metadata, the digest covers the data region, and a
+  second one the rest of the header;
 - rows: JSON lines; the envelope is the sidecar `<file>.provenance.json`, the digest covers the file;
 - JSON: the envelope wraps `content`, the digest covers its canonical dump.
 
@@ -175,16 +176,14 @@ def read_json(path: Path, *, kind: str) -> Any:
     """
     path = Path(path)
     try:
-        envelope = json.loads(path.read_text(encoding="utf-8"))
-        content, digest = envelope["content"], envelope["digest"]
+        envelope = _opened(path, path.read_text(encoding="utf-8"), kind=kind, needs=("content", "digest"))
     except FileNotFoundError:
         raise ArtefactError(path, "missing", remedy=rebuild_command(path)) from None
-    except (ValueError, KeyError, TypeError):
+    except UnicodeDecodeError:
         raise ArtefactError(path, f"not a {kind} file", remedy=rebuild_command(path)) from None
-    _check_kind(path, envelope, kind)
-    if _digest_json(content) != digest:
+    if _digest_json(envelope["content"]) != envelope["digest"]:
         raise ArtefactError(path, "changed since it was written", remedy=rebuild_command(path))
-    return content
+    return envelope["content"]
 
 
 def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]], *, kind: str, provenance: Mapping[str, Any]) -> int:
@@ -208,14 +207,11 @@ def read_jsonl(path: Path, *, kind: str) -> list[dict[str, Any]]:
     """
     path = Path(path)
     try:
-        envelope = json.loads(_sidecar(path).read_text(encoding="utf-8"))
+        sidecar = _sidecar(path).read_text(encoding="utf-8", errors="replace")
         digest = sha256_of(path)
     except FileNotFoundError as error:
         raise ArtefactError(error.filename, "missing", remedy=rebuild_command(path)) from None
-    except ValueError:
-        raise ArtefactError(_sidecar(path), "not JSON", remedy=rebuild_command(path)) from None
-    _check_kind(path, envelope, kind)
-    if digest != envelope["digest"]:
+    if digest != _opened(path, sidecar, kind=kind, needs=("digest",))["digest"]:
         raise ArtefactError(path, "changed since it was written", remedy=rebuild_command(path))
     with open(path, encoding="utf-8") as file:
         return [json.loads(line) for line in file]
@@ -229,11 +225,19 @@ def _digest_json(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-def _check_kind(path: Path, envelope: Mapping[str, Any], kind: str) -> None:
-    if envelope.get("kind") != kind:
+def _opened(path: Path, text: str, *, kind: str, needs: Iterable[str]) -> dict[str, Any]:
+    """Returns the envelope that `text` holds, of this kind and with these keys."""
+    try:
+        envelope = json.loads(text)
+    except ValueError:
+        envelope = None
+    if not isinstance(envelope, dict) or not envelope.keys() >= {"kind", *needs}:
+        raise ArtefactError(path, "not written by taps", expected=f"a {kind} file", remedy=rebuild_command(path))
+    if envelope["kind"] != kind:
         raise ArtefactError(
-            path, "another kind of file", expected=kind, found=envelope.get("kind"), remedy=rebuild_command(path)
+            path, "another kind of file", expected=kind, found=envelope["kind"], remedy=rebuild_command(path)
         )
+    return envelope
 
 
 # --- tensors ---------------------------------------------------------------------------------------------------------
@@ -264,6 +268,7 @@ def write_tensors(
         "provenance": provenance,
         "meta": dict(meta or {}),
     }
+    envelope["header_digest"] = _digest_json([header, envelope["meta"]])
     header["__metadata__"] = {"taps": json.dumps(envelope, ensure_ascii=False)}
     encoded = json.dumps(header, ensure_ascii=False).encode()
     encoded += b" " * (-len(encoded) % 8)
@@ -310,12 +315,13 @@ def read_envelope(path: Path, *, kind: str) -> dict[str, Any]:
         ArtefactError: missing, truncated header, foreign, or of another kind.
     """
     path = Path(path)
-    metadata = _read_header(path)[0].get("__metadata__") or {}
-    if "taps" not in metadata:
-        raise ArtefactError(path, "not written by taps", expected=f"a {kind} file", remedy=rebuild_command(path))
-    envelope = json.loads(metadata["taps"])
-    _check_kind(path, envelope, kind)
-    return dict(envelope)
+    header = _read_header(path)[0]
+    text = header.pop("__metadata__", {}).get("taps", "")
+    envelope = _opened(path, text, kind=kind, needs=("digest", "meta"))
+    expected = _digest_json([header, envelope["meta"]])
+    if envelope.get("header_digest", expected) != expected:  # the first files had none
+        raise ArtefactError(path, "changed since it was written", remedy=rebuild_command(path))
+    return envelope
 
 
 def _read_header(path: Path) -> tuple[dict[str, Any], int]:
@@ -324,11 +330,14 @@ def _read_header(path: Path) -> tuple[dict[str, Any], int]:
         with open(path, "rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
             encoded = file.read(length) if length < 1 << 30 else b""
-        return json.loads(encoded), 8 + length
+        header = json.loads(encoded)
     except FileNotFoundError:
         raise ArtefactError(path, "missing", remedy=rebuild_command(path)) from None
     except (ValueError, struct.error):
-        raise ArtefactError(path, "not a complete safetensors file", remedy=rebuild_command(path)) from None
+        header = None
+    if not isinstance(header, dict) or not isinstance(header.get("__metadata__", {}), dict):
+        raise ArtefactError(path, "not a complete safetensors file", remedy=rebuild_command(path))
+    return header, 8 + length
 
 
 def _serialise(tensors: Mapping[str, Any]) -> bytes:

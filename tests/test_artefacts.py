@@ -1,0 +1,405 @@
+"""Files between stages: whole or not there, known again, and never silently wrong."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shlex
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taps.analysis.results import find_replays, load_cycles
+from taps.plumbing import artefacts
+from taps.plumbing.artefacts import (
+    atomic_path,
+    digest_of,
+    provenance,
+    read_envelope,
+    read_json,
+    read_jsonl,
+    read_tensors,
+    write_json,
+    write_jsonl,
+    write_tensors,
+    write_text,
+)
+from taps.plumbing.cli import run
+from taps.plumbing.errors import ArtefactError
+from taps.plumbing.folders import atomic_folder
+from taps.plumbing.parquet import categories, write_parquet
+
+MADE = {"stage": "taps.test"}
+ARRAYS = {"tokens": np.arange(50, dtype=np.int32), "scores": np.linspace(0, 1, 7, dtype=np.float32)}
+ROWS = [{"id": "a", "turns": ["naïve 数据\u2028", ""]}, {"id": "b", "turns": []}]
+CONTENT = {"drafters": {"math": 0.5}, "notes": ["ä", None]}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One of the shapes that artefacts come in.
+
+    Attributes:
+        name: Of a file.
+        write: Writes the example as one kind of file.
+        read: Returns what a stage gets from it.
+    """
+
+    name: str
+    write: Callable[[Path, str], object]
+    read: Callable[[Path], Any]
+
+
+def write_table(path: Path, kind: str) -> None:
+    strings = dict.fromkeys(["strategy", "drafters", "question"], categories([0] * 20, ["x"]))
+    names = ["num_draft_tokens", "sequence", "turn", "cycle", "start", "accepted", "emitted", "chosen", "num_nodes"]
+    numbers = {name: np.arange(20, dtype=np.int32) for name in [*names, "num_drafted"]}
+    meta = {"method": "eagle2", "benchmark": "gsm8k", "temperature": 0.0, "seed": 0}
+    columns = {**strings, **numbers, "score": np.linspace(0, 1, 20)}
+    write_parquet(path, columns, kind=kind, provenance=MADE, meta=meta)
+
+
+def read_arrays(path: Path) -> Any:
+    tensors, meta = read_tensors(path, kind="example", framework="np")
+    return {name: array.tolist() for name, array in tensors.items()}, meta
+
+
+SHAPES = [
+    Shape(
+        "trace.safetensors",
+        lambda path, kind: write_tensors(path, ARRAYS, kind=kind, provenance=MADE, meta={"ids": ["a"]}),
+        read_arrays,
+    ),
+    Shape(
+        "corpus.jsonl",
+        lambda path, kind: write_jsonl(path, ROWS, kind=kind, provenance=MADE),
+        lambda path: read_jsonl(path, kind="example"),
+    ),
+    Shape(
+        "calibration.json",
+        lambda path, kind: write_json(path, CONTENT, kind=kind, provenance=MADE),
+        lambda path: read_json(path, kind="example"),
+    ),
+    Shape(
+        "cycles.parquet",
+        lambda path, kind: write_table(path, "replay" if kind == "example" else kind),
+        lambda path: load_cycles(find_replays([path])).to_dict("list"),
+    ),
+]
+each_shape = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+
+
+def expect_refusal(shape: Shape, path: Path) -> str:
+    """Returns the one line that reading `path` ends with; it names the file and how to make it again."""
+    with pytest.raises(ArtefactError) as caught:
+        shape.read(path)
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert message.endswith(f"rebuild it with: snakemake --cores 1 --force {shlex.quote(str(path))}")
+    assert "\n" not in message
+    return message
+
+
+@each_shape
+def test_what_was_written_is_read(tmp_path: Path, shape: Shape) -> None:
+    shape.write(tmp_path / shape.name, "example")
+    shape.write(tmp_path / "again" / shape.name, "example")
+    found = shape.read(tmp_path / shape.name)
+    assert found == shape.read(tmp_path / "again" / shape.name)
+    arrays = {name: array.tolist() for name, array in ARRAYS.items()}
+    assert found in (ROWS, CONTENT, (arrays, {"ids": ["a"]})) or found["score"] == np.linspace(0, 1, 20).tolist()
+    for file in tmp_path.glob("*.*"):
+        assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes()
+
+
+@each_shape
+@pytest.mark.parametrize("kept", [0, 1, 7, 8, 9, 0.5, -8, -1], ids=lambda kept: f"first {kept}")
+def test_truncated(tmp_path: Path, shape: Shape, kept: float) -> None:
+    path = tmp_path / "of a study" / shape.name
+    shape.write(path, "example")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * kept) if isinstance(kept, float) else kept])
+    if shape.name == "calibration.json" and kept == -1:
+        assert shape.read(path) == CONTENT  # only the last line break is gone
+    else:
+        expect_refusal(shape, path)
+
+
+@each_shape
+@given(data=st.data())
+def test_a_changed_byte_is_seen_or_changes_nothing(shape: Shape, data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / shape.name
+        shape.write(path, "example")
+        content, whole = shape.read(path), bytearray(path.read_bytes())
+        place = data.draw(st.integers(0, len(whole) - 1))
+        whole[place] ^= data.draw(st.integers(1, 255))
+        path.write_bytes(whole)
+        try:
+            # page headers and footer of a parquet file carry no checksum, its pages do (next test)
+            assert shape.read(path) == content or shape.name.endswith(".parquet")
+        except ArtefactError as error:
+            if str(path) not in str(error):
+                raise
+
+
+def test_a_changed_number_of_a_table_is_seen(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "cycles.parquet"
+    write_table(path, "replay")
+    column = pq.ParquetFile(path).metadata.row_group(0).column(13)
+    assert column.path_in_schema == "score"
+    whole = bytearray(path.read_bytes())
+    whole[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 3] ^= 1
+    path.write_bytes(whole)
+    assert "cannot be read" in expect_refusal(SHAPES[3], path)
+
+
+@each_shape
+@pytest.mark.parametrize(
+    "content",
+    [b"hello", b"\0" * 64, b"[1, 2]", b'{"kind": "example"}', b"null", b"\xff\xfe", struct.pack("<Q", 2) + b"[]"],
+    ids=["text", "zeros", "list", "no content", "null", "not UTF-8", "list as header"],
+)
+def test_foreign(tmp_path: Path, shape: Shape, content: bytes) -> None:
+    shape.write(tmp_path / shape.name, "example")  # a sidecar, where there is one, stays
+    (tmp_path / shape.name).write_bytes(content)
+    expect_refusal(shape, tmp_path / shape.name)
+
+
+def test_files_of_other_programs_in_our_formats(tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    tensors, rows = tmp_path / "a.safetensors", tmp_path / "b.jsonl"
+    save_file(ARRAYS, tensors)
+    with pytest.raises(ArtefactError, match="not written by taps, expected a trace file; rebuild it with: "):
+        read_tensors(tensors, kind="trace")
+    save_file(ARRAYS, tensors, metadata={"taps": "not ours"})
+    with pytest.raises(ArtefactError, match=r"a\.safetensors: .*; rebuild it with: "):
+        read_envelope(tensors, kind="trace")
+    rows.write_text('{"id": 1}\n')
+    with pytest.raises(ArtefactError, match=r"b\.jsonl\.provenance\.json: missing; rebuild it with: .*/b\.jsonl$"):
+        read_jsonl(rows, kind="corpus")
+
+
+@each_shape
+def test_another_kind(tmp_path: Path, shape: Shape) -> None:
+    shape.write(tmp_path / shape.name, "other")
+    message = expect_refusal(shape, tmp_path / shape.name)
+    assert re.search(r"another kind of file, expected (example|replay), found other", message)
+
+
+@each_shape
+def test_missing(tmp_path: Path, shape: Shape) -> None:
+    if shape.name.endswith(".parquet"):
+        pytest.skip("tables are looked for in folders: tests/test_results.py")
+    assert ": missing; " in expect_refusal(shape, tmp_path / shape.name)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"[]", b"{", b'{"kind": "example"}', b"\xff"], ids=str)
+def test_rows_without_a_good_sidecar(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "corpus.jsonl"
+    write_jsonl(path, ROWS, kind="example", provenance=MADE)
+    sidecar = tmp_path / "corpus.jsonl.provenance.json"
+    sidecar.unlink() if content is None else sidecar.write_bytes(content)
+    expect_refusal(SHAPES[1], path)
+
+
+def test_the_remedy_for_a_file_of_a_folder_makes_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "my features"
+    write_json(folder / "manifest.json", {}, kind="features", provenance=MADE)
+    for path in (folder / "shard-0.safetensors", folder / "manifest.json"):
+        with pytest.raises(ArtefactError, match=f"--force '{re.escape(str(folder))}'$"):
+            read_tensors(path, kind="shard")
+
+
+def test_a_wanted_tensor_is_not_there(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "a.safetensors", ARRAYS, kind="bank", provenance=MADE)
+    with pytest.raises(ArtefactError, match=r"lacks the tensors parents, depths; rebuild"):
+        read_tensors(tmp_path / "a.safetensors", kind="bank", names=["tokens", "parents", "depths"])
+
+
+# --- digests and provenance ------------------------------------------------------------------------------------------
+
+
+def test_a_digest_is_of_the_content_alone(tmp_path: Path) -> None:
+    for number, made in enumerate((MADE, {"stage": "taps.other", "git": "0123"})):
+        write_tensors(tmp_path / f"{number}.safetensors", ARRAYS, kind="trace", provenance=made)
+        write_jsonl(tmp_path / f"{number}.jsonl", ROWS, kind="corpus", provenance=made)
+        write_json(tmp_path / f"{number}.json", CONTENT, kind="cost", provenance=made)
+        write_text(tmp_path / f"{number}.txt", "plain")
+    for suffix in ("safetensors", "jsonl", "json", "txt"):
+        first, second = (tmp_path / f"{number}.{suffix}" for number in (0, 1))
+        assert digest_of(first) == digest_of(second)
+        assert re.fullmatch("[0-9a-f]{64}", digest_of(first))
+    with pytest.raises(ArtefactError, match="nowhere: missing"):
+        digest_of(tmp_path / "nowhere")
+    with pytest.raises(ArtefactError, match="not a folder of ours"):
+        digest_of(tmp_path)
+
+
+def test_provenance_names_causes_and_neither_times_nor_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY"):
+        monkeypatch.setenv(name, "hf_secretsecretsecret")
+    monkeypatch.setattr("time.time", lambda: 1234567890.0)
+    write_text(tmp_path / "in.txt", "input")
+    made = provenance(stage="taps.trace", inputs={"prompts": tmp_path / "in.txt"}, seed=3)
+    assert made["inputs"] == {"prompts": digest_of(tmp_path / "in.txt")}
+    assert (made["stage"], made["seed"]) == ("taps.trace", 3)
+    assert made["versions"]["numpy"] == np.__version__
+    assert re.fullmatch(r"[0-9a-f]{12}(\+changes)?|unknown", made["git"])
+    text = json.dumps(made)
+    assert "secret" not in text
+    assert str(tmp_path) not in text
+    assert socket.gethostname() not in re.findall(r"\w+", text)
+    assert not re.search(r"\d{4}-\d\d-\d\d|\d\d:\d\d|1234567890", text)
+    monkeypatch.setattr("time.time", lambda: 2345678901.0)
+    assert provenance(stage="taps.trace", inputs={"prompts": tmp_path / "in.txt"}, seed=3) == made
+
+
+# --- atomic files and folders ----------------------------------------------------------------------------------------
+
+WRITER = """
+import sys
+from pathlib import Path
+from taps.plumbing.artefacts import atomic_path
+for _ in range(200):
+    with atomic_path(Path(sys.argv[1])) as temporary, open(temporary, "w") as file:
+        for _ in range(50):
+            file.write(sys.argv[2] * 100)
+            file.flush()
+"""
+
+
+def test_two_writers_of_one_path_do_not_meet(tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, path, letter]) for letter in "ab"]
+    seen = set()
+    while any(writer.poll() is None for writer in writers):
+        if path.exists():
+            seen.add(path.read_text())
+    assert [writer.returncode for writer in writers] == [0, 0]
+    assert seen <= {"a" * 5000, "b" * 5000}
+    assert seen
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def leftover_name(name: str, pid: int, host: str = "") -> str:
+    return f".{name}.{host or socket.gethostname()}.{pid}.tmp"
+
+
+def test_leftovers_of_dead_writers_are_removed_and_only_those(tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    kept = [leftover_name("out", os.getppid()), leftover_name("out", dead.pid, "elsewhere"), leftover_name("no", 1)]
+    for name in [*kept, leftover_name("out", dead.pid)]:
+        (tmp_path / name).write_text("half")
+    write_text(tmp_path / "out", "whole")
+    assert {file.name for file in tmp_path.iterdir()} == {"out", *kept}
+
+
+def test_leftover_folders_of_dead_writers_are_removed(tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (tmp_path / leftover_name("out", dead.pid) / "inner").mkdir(parents=True)
+    for content in ("first", "second"):
+        with atomic_folder(tmp_path / "out") as folder:
+            (folder / "file").write_text(content)
+    assert (tmp_path / "out" / "file").read_text() == "second"
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_error_while_writing_leaves_what_was_there(tmp_path: Path) -> None:
+    write_text(tmp_path / "file", "old")
+    with atomic_folder(tmp_path / "folder") as folder:
+        (folder / "file").write_text("old")
+
+    def fail_after(half_written: Path) -> None:
+        half_written.write_text("new")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), atomic_path(tmp_path / "file") as temporary:
+        fail_after(temporary)
+    with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "folder") as folder:
+        fail_after(folder / "file")
+    assert (tmp_path / "file").read_text() == (tmp_path / "folder" / "file").read_text() == "old"
+    assert {file.name for file in tmp_path.iterdir()} == {"file", "folder"}
+
+
+def exit_message(write: Callable[[], object], capsys: pytest.CaptureFixture) -> str:
+    """Returns what a stage prints whose writing ends in an error that a user can mend."""
+
+    def main() -> None:
+        write()
+
+    with pytest.raises(SystemExit) as ended:
+        run(main)
+    assert ended.value.code == 1
+    return capsys.readouterr().err
+
+
+@each_shape
+def test_disk_full_is_one_line_and_leaves_nothing(
+    tmp_path: Path, shape: Shape, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    shape.write(tmp_path / shape.name, "example")
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(artefacts.os, "fsync", full)
+    message = exit_message(lambda: shape.write(tmp_path / shape.name, "other"), capsys)
+    assert re.fullmatch(r"error: .*disk full; free some space and rerun, nothing half-written was kept\n", message)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path):
+    """A file system of 64 KiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small file system needs root")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+def test_a_disk_that_really_is_full(small_disk: Path, capsys: pytest.CaptureFixture) -> None:
+    big = {"features": np.zeros(100_000, dtype=np.float32)}
+    many = [{"text": "x" * 1000}] * 1000
+    writes: list[Callable[[], object]] = [
+        lambda: write_tensors(small_disk / "a.safetensors", big, kind="trace", provenance=MADE),
+        lambda: write_jsonl(small_disk / "b.jsonl", many, kind="corpus", provenance=MADE),
+        lambda: write_json(small_disk / "c.json", many, kind="cost", provenance=MADE),
+        lambda: write_parquet(
+            small_disk / "d.parquet",
+            {"x": np.random.default_rng(0).random(100_000)},
+            kind="replay",
+            provenance=MADE,
+            meta={},
+        ),
+    ]
+    for write in writes:
+        message = exit_message(write, capsys)
+        assert message.count("\n") == 1
+        assert "disk full; free some space and rerun" in message
+        assert list(small_disk.iterdir()) == []
+    write_json(small_disk / "c.json", CONTENT, kind="cost", provenance=MADE)  # the space is free again
+    assert read_json(small_disk / "c.json", kind="cost") == CONTENT
