@@ -168,8 +168,8 @@ def test_a_study_with_little_is_judged_as_far_as_it_goes(tmp_path: Path) -> None
         benchmarks=("gsm8k",),
         conditions=((0.0, 0),),
         without=("merged_concat", "routed_confidence_step", "routed_confidence_turn"),
-        num_questions=4,
-        num_tokens=24,
+        num_questions=6,
+        num_tokens=32,
     )
     (replays / "eagle2/gsm8k/t0_s0.nodes.parquet").unlink()
     tables.main(["--replay", str(replays), "--output", str(tmp_path / "t")])

@@ -41,6 +41,13 @@ def test_outcome_table(direction: Direction, low: float, high: float, outcome: O
     assert _evidence(low, high, direction, margin=0.05).outcome == outcome
 
 
+def test_few_questions_decide_nothing() -> None:
+    for num_questions, outcome in ((5, Outcome.OPEN), (6, Outcome.HOLDS), (None, Outcome.HOLDS)):
+        interval = Interval(estimate=1, low=0.9, high=1.1, rows="", num_questions=num_questions)
+        assert Evidence(what="x", direction=Direction.GREATER, interval=interval).outcome == outcome
+        assert (-interval).minus_independent(interval).num_questions == num_questions
+
+
 def test_conjunction() -> None:
     holds, fails, is_open = _evidence(1, 2), _evidence(-2, -1), _evidence(-1, 1)
     assert conclude([]) == Verdict.NOT_TESTABLE

@@ -109,7 +109,14 @@ class Findings:
             return None
         shown = {"temperature": f"{where.temperature:g}", "method": where.method, **key}
         rows = f"{name}.csv: " + ", ".join(f"{column}={wanted}" for column, wanted in shown.items())
-        return Interval(estimate=float(found[value]), low=float(found[low]), high=float(found[high]), rows=rows)
+        count = found.get("num_questions")
+        return Interval(
+            estimate=float(found[value]),
+            low=float(found[low]),
+            high=float(found[high]),
+            rows=rows,
+            num_questions=None if count is None else int(count),
+        )
 
     def _one(self, name: str, where: Where, **key: object) -> pd.Series | None:
         """Returns the row of a table under a condition with these values, None if there is none."""

@@ -127,8 +127,8 @@ def main_table(table: pd.DataFrame, temperature: float, sample: Sample) -> Table
         name=f"main_t{temperature:g}",
         title=f"Acceptance length at T = {temperature:g}",
         caption=f"{TAU} {INTERVAL} Columns `paper` hold the published cell (another target of 8B parameters, other "
-        "corpora; stand-ins beside the benchmark they stand in for). Merged trees and double budgets verify more nodes "
-        f"than the other rows: see the node budgets. {sample.words()}",
+        "corpora, its own four benchmarks in the mean; stand-ins beside the benchmark they stand in for). Merged trees "
+        f"and double budgets verify more nodes than the other rows: see the node budgets. {sample.words()}",
         frame=pd.DataFrame(rows).astype({f"{name}_published": float for name in benchmarks}),
         shown=pd.DataFrame(shown),
     )

@@ -1,6 +1,6 @@
 """How a claim is decided: from 95 % intervals, never from a point estimate. Every threshold of the report is here.
 
-One comparison (an `Evidence`) holds, fails or stays open:
+One comparison (an `Evidence`) holds, fails or stays open; it stays open with fewer than FEWEST_QUESTIONS questions:
 
     direction      holds                           fails
     greater        whole interval above 0          whole interval below 0
@@ -27,6 +27,8 @@ from statistics import NormalDist
 SIMILAR_SHARE = 0.05
 # "More than 80 % of the prompts": the paper's own number.
 CLEAR_SHARE = 80.0
+# The bootstrap of very few questions claims far too much certainty (three of them leave ten different resamples).
+FEWEST_QUESTIONS = 6
 # No sample proves that two texts are always equal. Fewer than 1 token in 100 at which live decoding leaves the target's
 # own text is what a sample of a few hundred tokens without any such place can show; near-ties of the target stay below.
 LOSSLESS_PERCENT = 1.0
@@ -65,21 +67,27 @@ class Interval:
     Attributes:
         estimate, low, high: In the unit of the quantity.
         rows: The table and the row it was read from.
+        num_questions: Questions resampled; None if the interval does not come from resamples.
     """
 
     estimate: float
     low: float
     high: float
     rows: str
+    num_questions: int | None = None
 
     def __neg__(self) -> Interval:
-        return Interval(estimate=-self.estimate, low=-self.high, high=-self.low, rows=self.rows)
+        return replace(self, estimate=-self.estimate, low=-self.high, high=-self.low)
 
     def minus(self, constant: float) -> Interval:
         """Returns the interval shifted down by a constant."""
-        return Interval(
-            estimate=self.estimate - constant, low=self.low - constant, high=self.high - constant, rows=self.rows
-        )
+        return replace(self, estimate=self.estimate - constant, low=self.low - constant, high=self.high - constant)
+
+    @property
+    def can_decide(self) -> bool:
+        """Whether there is an interval, from enough questions."""
+        enough = self.num_questions is None or self.num_questions >= FEWEST_QUESTIONS
+        return enough and math.isfinite(self.low) and math.isfinite(self.high)
 
     def minus_independent(self, other: Interval) -> Interval:
         """Returns the interval of the difference of two independent quantities.
@@ -90,7 +98,11 @@ class Interval:
         above = math.hypot(self.high - self.estimate, other.estimate - other.low)
         estimate = self.estimate - other.estimate
         return Interval(
-            estimate=estimate, low=estimate - below, high=estimate + above, rows=f"{self.rows}; {other.rows}"
+            estimate=estimate,
+            low=estimate - below,
+            high=estimate + above,
+            rows=f"{self.rows}; {other.rows}",
+            num_questions=min(filter(None, (self.num_questions, other.num_questions)), default=None),
         )
 
 
@@ -114,7 +126,7 @@ class Evidence:
     def outcome(self) -> Outcome:
         """Whether the comparison holds, fails or stays open (table in the module's docstring)."""
         low, high, margin = self.interval.low, self.interval.high, self.margin
-        if not (math.isfinite(low) and math.isfinite(high)):
+        if not self.interval.can_decide:
             return Outcome.OPEN
         holds, fails = {
             Direction.GREATER: (low > 0, high < 0),
