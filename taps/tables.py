@@ -64,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         write_table(table, args.output)
         index.append({"section": section, **index_entry(table)})
         print(f"{args.output / table.name}.csv: {len(table.frame)} rows")
-    content = {"num_draft_tokens": sample.num_draft_tokens, "facts": sample.facts(), "tables": index}
+    facts = [*sample.facts(), *inputs.facts(args.drafter, args.cost)]
+    content = {"num_draft_tokens": sample.num_draft_tokens, "facts": facts, "tables": index}
     made_from = provenance(stage="taps.tables", inputs={str(file.path): file.path for file in files}, seed=args.seed)
     write_json(args.output / "tables.json", content, kind="tables", provenance=made_from)
 

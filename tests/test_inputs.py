@@ -10,7 +10,7 @@ import pytest
 
 from taps import claims, tables
 from taps.analysis.inputs import live_check, wilson
-from taps.plumbing.artefacts import write_json
+from taps.plumbing.artefacts import read_json, write_json
 from tests.replay_fixtures import write_replays
 from tests.report_fixtures import COST, MADE_FROM, live_report, write_artefacts
 
@@ -47,6 +47,13 @@ def test_training_leaves_out_averages(folder: Path) -> None:
     assert table["tokens_per_s"].tolist() == [2000, 2000]
     assert table["validation_top1"].tolist() == [0.4, 0.4]
     assert len(_csv(folder, "training_curves")) == 8
+
+
+def test_page_is_told_what_was_trained_and_where(folder: Path) -> None:
+    facts = dict(read_json(folder / "tables/tables.json", kind="tables")["facts"])
+    assert facts["Training"] == "2 draft models, 80 000 tokens read in 0.7 minutes"
+    assert facts["Machine"] == "cpu, 2 threads, float32"
+    assert facts["Temperatures"] == "T = 0 (seeds: 1), T = 1 (seeds: 2)"
 
 
 def test_calibration(folder: Path) -> None:

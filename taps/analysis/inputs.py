@@ -24,6 +24,24 @@ from taps.plumbing.artefacts import read_json
 Labelled = Sequence[tuple[str, Path]]  # label, path
 
 
+def facts(drafters: Labelled, cost: Path | None) -> list[tuple[str, str]]:
+    """Returns (name, value) lines for the summary of the page: how much was trained, and on which machine."""
+    records = [
+        read_json(folder / "training.json", kind="training")["own"]
+        for _, folder in drafters
+        if (folder / "training.json").exists()
+    ]
+    lines = []
+    if records:
+        tokens, seconds = (sum(record[name] for record in records) for name in ("num_tokens", "seconds"))
+        trained = f"{len(records)} draft models, {format_cell(tokens)} tokens read in {seconds / 60:.1f} minutes"
+        lines.append(("Training", trained))
+    if cost is not None:
+        machine = read_json(cost, kind="cost")
+        lines.append(("Machine", f"{machine['device']}, {machine['num_threads']} threads, {machine['dtype']}"))
+    return lines
+
+
 def corpora(audits: Labelled) -> Table:
     """Returns one row per source: records read, kept and dropped, with reasons.
 
