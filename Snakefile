@@ -37,8 +37,6 @@ rule all:
     default_target: True
     input:
         rules.figures.input,
-        "<results>/overlap.json",
-        "<results>/cost.json",
 
 
 onstart:

@@ -135,6 +135,16 @@ def test_defaults_are_filled_in_at_every_level_and_nothing_given_is_lost() -> No
         ("evaluation/sampling/0/seeds", [0, 1], ["sampling.0.seeds", "temperature 0 has one outcome"]),
         ("evaluation/sampling/1/temperature", 0, ["evaluation.sampling.1", "temperature 0 has one outcome"]),
         ("evaluation/sampling", [], ["evaluation.sampling", "at least 1"]),
+        (
+            "evaluation/live",
+            {"methods": ["hass"], "benchmarks": ["gsm8k"], "strategies": ["single"]},
+            ["evaluation.live.methods", "unknown method hass"],
+        ),
+        (
+            "evaluation/live",
+            {"methods": ["eagle2"], "benchmarks": ["gsm8k"], "strategies": ["oracle"]},
+            ["evaluation.live.strategies", "unknown replayed strategy oracle"],
+        ),
         ("strategies/names", ["merged"], ["strategies.names.0", "unknown value"]),
         ("strategies/names", ["single", "single"], ["strategies.names", "each entry once"]),
         ("strategies/combinations", [["math", "maths"]], ["strategies.combinations", "did you mean math?"]),

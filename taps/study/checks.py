@@ -174,6 +174,21 @@ def check_strategies(config: Mapping[str, Any]) -> Faults:
         yield "strategies.combinations", "missing", {"expected": f"the drafters that {needs[0]} combines"}
 
 
+def check_live(config: Mapping[str, Any]) -> Faults:
+    """Live decoding names known methods, benchmarks and strategies, and has a greedy text to be compared with."""
+    live = config["evaluation"]["live"]
+    if live is None:
+        return
+    for method in live["methods"]:
+        yield from _unknown("evaluation.live.methods", "method", method, list(config["methods"]))
+    for benchmark in live["benchmarks"]:
+        yield from _unknown("evaluation.live.benchmarks", "benchmark", benchmark, list(config["benchmarks"]))
+    for strategy in live["strategies"]:
+        yield from _unknown("evaluation.live.strategies", "replayed strategy", strategy, config["strategies"]["names"])
+    if all(sampling["temperature"] for sampling in config["evaluation"]["sampling"]):
+        yield "evaluation.live", "needs greedy text", {"expected": "temperature 0 in evaluation.sampling"}
+
+
 def check_paths(config: Mapping[str, Any], *, file: str, root: Path) -> None:
     paths = {f"assets.{name}.path": asset["path"] for name, asset in config["assets"].items() if asset.get("path")}
     if config["target"]["chat_template"] is not None:
@@ -184,4 +199,4 @@ def check_paths(config: Mapping[str, Any], *, file: str, root: Path) -> None:
             raise TapsError(f"{file}: {key}", "no such file or folder", found=found, remedy="correct the path")
 
 
-CHECKS = (check_assets, check_target, check_data, check_methods, check_decoding, check_strategies)
+CHECKS = (check_assets, check_target, check_data, check_methods, check_decoding, check_strategies, check_live)

@@ -338,17 +338,53 @@ def replays():
     ]
 
 
-def strategies(wildcards):
-    """Returns the replayed variants as one JSON list of {strategy, drafters, num_draft_tokens}."""
-    drafters, variants = drafters_of(wildcards), []
-    for name in config["strategies"]["names"]:
+def variants(names, drafters):
+    """Returns what to replay as one JSON list of {strategy, drafters, num_draft_tokens}."""
+    rows = []
+    for name in names:
         groups = [group for group in config["strategies"]["combinations"] if set(group) <= set(drafters)]
         if name in ("single", "single_double"):
             groups = [[drafter] for drafter in drafters]
         swept = DRAFTING["budgets"] if name in ("single", "merged_matched", "merged_dedup", "merged_concat") else []
         budgets = sorted({DRAFTING["num_draft_tokens"], *swept})
-        variants += [{"strategy": name, "drafters": group, "num_draft_tokens": budgets} for group in groups]
-    return json.dumps(variants)
+        rows += [{"strategy": name, "drafters": group, "num_draft_tokens": budgets} for group in groups]
+    return json.dumps(rows)
+
+
+def strategies(wildcards):
+    return variants(config["strategies"]["names"], drafters_of(wildcards))
+
+
+# --- live decoding: the first group of drafters that is combined, else the first drafter ------------------------------
+
+
+def live_drafters(wildcards):
+    held = mixtures_of(config, wildcards.method)
+    return next((group for group in config["strategies"]["combinations"] if set(group) <= set(held)), held[:1])
+
+
+def live_folders(wildcards):
+    return [f"<results>/drafters/{wildcards.method}/{name}" for name in live_drafters(wildcards)]
+
+
+def live_banks(wildcards):
+    bank = f"{wildcards.benchmark}/t0_s0.safetensors"
+    return [f"<results>/banks/{wildcards.method}/{name}/{bank}" for name in live_drafters(wildcards)]
+
+
+def live_strategies(wildcards):
+    rows = json.loads(variants(EVALUATION["live"]["strategies"], live_drafters(wildcards)))
+    return json.dumps([{**row, "num_draft_tokens": DRAFTING["num_draft_tokens"]} for row in rows])
+
+
+def live_names(wildcards):
+    """Returns `method/benchmark` of every live check."""
+    live = EVALUATION["live"] or {"methods": [], "benchmarks": []}
+    return [f"{method}/{benchmark}" for method in live["methods"] for benchmark in live["benchmarks"]]
+
+
+def live_checks(wildcards):
+    return [f"<results>/live/{name}.json" for name in live_names(wildcards)]
 
 
 # --- report ----------------------------------------------------------------------------------------------------------

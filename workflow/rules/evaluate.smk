@@ -154,3 +154,58 @@ rule cost:
             --output {output:q} \
             2>&1 | tee {log:q}
         """
+
+
+if EVALUATION["live"]:
+
+    rule live_check:
+        """Decodes live and compares text and cycles with the replay, and the speed with the predicted one."""
+        input:
+            target="<results>/target",
+            drafters=live_folders,
+            trace="<results>/traces/{benchmark}/t0_s0.safetensors",
+            banks=live_banks,
+            draft_vocab=draft_vocab,
+            calibration=calibration,
+            cost="<results>/cost.json",
+        output:
+            "<results>/live/{method}/{benchmark}.json",
+        log:
+            "<logs>/live_check/{method}/{benchmark}.log",
+        conda:
+            "../../envs/taps.yaml"
+        threads: workflow.cores
+        resources:
+            mem_mb=6000,
+            runtime=120,
+            gpu=1 if ON_GPU else 0,
+        params:
+            code=code_digest("taps.live_check"),
+            lease=lease(1),
+            drafters=each_named("drafter", "drafters", live_drafters),
+            banks=each_named("bank", "banks", live_drafters),
+            draft_vocab=each("draft_vocab", "draft_vocab"),
+            calibration=each("calibration", "calibration"),
+            strategies=live_strategies,
+            num_prompts=EVALUATION["live"]["num_prompts"],
+            num_draft_tokens=DRAFTING["num_draft_tokens"],
+            dtype=config["dtype"],
+            device=config["device"],
+        shell:
+            """
+            {params.lease:q} python -m taps.live_check \
+                --target {input.target:q} \
+                {params.drafters:q} \
+                --trace {input.trace:q} \
+                {params.banks:q} \
+                {params.draft_vocab:q} \
+                {params.calibration:q} \
+                --strategies {params.strategies:q} \
+                --num-prompts {params.num_prompts:q} \
+                --num-draft-tokens {params.num_draft_tokens:q} \
+                --cost {input.cost:q} \
+                --dtype {params.dtype:q} \
+                --device {params.device:q} \
+                --output {output:q} \
+                2>&1 | tee {log:q}
+            """

@@ -1,6 +1,9 @@
 """From replays to tables, figures and the page."""
 
 
+report: "../report/workflow.rst"
+
+
 rule tables:
     """Target: all tables."""
     input:
@@ -24,8 +27,14 @@ rule tabulate:
         calibrations=calibrations,
         overlap="<results>/overlap.json",
         cost="<results>/cost.json",
+        live=live_checks,
     output:
-        directory("<reports>/tables"),
+        report(
+            directory("<reports>/tables"),
+            patterns=["{name}.csv"],
+            caption="../report/tables.rst",
+            category="Tables",
+        ),
     log:
         "<logs>/tabulate.log",
     conda:
@@ -41,6 +50,7 @@ rule tabulate:
         audits=each_named("audit", "audits", audited),
         drafters=each_named("drafter", "drafters", trained),
         calibrations=each_named("calibration", "calibrations", calibrated),
+        live=each_named("live", "live", live_names),
     shell:
         """
         python -m taps.tables \
@@ -51,6 +61,7 @@ rule tabulate:
             {params.calibrations:q} \
             --overlap {input.overlap:q} \
             --cost {input.cost:q} \
+            {params.live:q} \
             --seed {params.seed:q} \
             --output {output:q} \
             2>&1 | tee {log:q}
@@ -65,7 +76,12 @@ rule draw:
         banks=drawn_banks,
         target=drawn_target,
     output:
-        directory("<reports>/figures"),
+        report(
+            directory("<reports>/figures"),
+            patterns=["{name}.png"],
+            caption="../report/figures.rst",
+            category="Figures",
+        ),
     log:
         "<logs>/draw.log",
     conda:
@@ -96,7 +112,12 @@ rule judge:
     input:
         tables="<reports>/tables",
     output:
-        directory("<reports>/claims"),
+        report(
+            directory("<reports>/claims"),
+            patterns=["{name}.csv"],
+            caption="../report/claims.rst",
+            category="Claims",
+        ),
     log:
         "<logs>/judge.log",
     conda:
@@ -123,7 +144,7 @@ rule publish:
         figures="<reports>/figures",
         claims="<reports>/claims",
     output:
-        "<reports>/index.html",
+        report("<reports>/index.html", caption="../report/page.rst", category="Page"),
     log:
         "<logs>/publish.log",
     conda:
