@@ -10,8 +10,10 @@
         --output results/laptop/live/eagle2/gsm8k/t0_s0.json
 
 Every strategy decodes the first prompts of the trace. Its text is compared with the recorded one token by token, its
-cycles with those of the replay (root, accepted, emitted, drafter), up to the first different token if there is one: in
-float32 there should be none, in bfloat16 near-ties of the target go either way and the rate is reported. Strategies
+cycles with those of the replay (root, accepted, emitted, drafter), up to the first different token if there is one. A
+forward over a tree rounds otherwise than one over a batch of texts, so a near-tie may go either way: not seen in
+float32 at temperature 0; at temperature > 0 when a draw falls among tokens whose probability is no larger than the
+rounding; in bfloat16 now and then. The law of the text is the target's all the same; the rate is reported. Strategies
 that need the recorded future have no live form and are listed as such.
 """
 

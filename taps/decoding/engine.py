@@ -12,7 +12,8 @@
 What the target would say at a node is drawn as in plain decoding: argmax at temperature 0, else by inverse distribution
 from the number that belongs to (seed, prompt, turn, position). At temperature > 0 that is the law of EAGLE's rule for
 deterministic trees (accept child x with probability p(x), else zero it and renormalise): either way the next token is
-drawn from p, and the node survives if it is among the children. So the text is the one that `taps.trace` records.
+drawn from p, and the node survives if it is among the children. So the text is the one that `taps.trace` records, as
+far as rounding allows (`taps.live_check` counts where it does not).
 
 Shape letters: N nodes, L tokens in the cache, h hidden size, V vocabulary.
 """
