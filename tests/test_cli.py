@@ -1,0 +1,65 @@
+"""Known errors end a stage in one line; unknown ones keep their traceback."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+from pathlib import Path
+
+import pytest
+
+from taps.plumbing.cli import named_path, run
+from taps.plumbing.errors import TapsError
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (TapsError("a.json", "is\nbroken", expected="x", found="y", remedy="mend it"), "a.json: is broken, expected x"),
+        (OSError(errno.ENOSPC, "No space left on device", "a.tmp"), "a.tmp: disk full; free some space and rerun"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "output: disk full; free some space and rerun"),
+        (MemoryError(), "out of memory; lower the batch size"),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), "out of memory; lower the batch size"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"), "out of memory; lower the batch size"),
+    ],
+    ids=["ours", "disk", "quota", "memory", "device memory", "torch memory"],
+)
+def test_a_known_error_is_one_line(error: Exception, line: str, capsys: pytest.CaptureFixture) -> None:
+    def main() -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        run(main)
+    assert ended.value.code == 1
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"error: {line}")
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize("error", [RuntimeError("shapes differ"), OSError(errno.EIO, "disk"), KeyError("x")], ids=str)
+def test_an_unknown_error_keeps_its_traceback(error: Exception) -> None:
+    def main() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        run(main)
+    assert caught.value is error
+
+
+def test_ctrl_c_is_130_and_success_returns(capsys: pytest.CaptureFixture) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as ended:
+        run(interrupted)
+    assert ended.value.code == 130
+    run(lambda: None)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_named_paths() -> None:
+    assert named_path("math=a/b=c") == ("math", Path("a/b=c"))
+    for text in ("math", "=a", "math="):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected NAME=PATH"):
+            named_path(text)
