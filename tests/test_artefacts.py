@@ -228,6 +228,14 @@ def test_the_remedy_for_a_file_of_a_folder_makes_the_folder(tmp_path: Path) -> N
             read_tensors(path, kind="shard")
 
 
+def test_the_remedy_names_the_study_that_the_workflow_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAPS_SNAKEMAKE_OPTIONS", "--replace-workflow-config --configfile 'my study.yaml'")
+    with pytest.raises(ArtefactError) as caught:
+        read_json(tmp_path / "cost.json", kind="cost")
+    options = "--replace-workflow-config --configfile 'my study.yaml' --force"
+    assert str(caught.value).endswith(f"snakemake --cores 1 {options} {tmp_path}/cost.json")
+
+
 def test_a_wanted_tensor_is_not_there(tmp_path: Path) -> None:
     write_tensors(tmp_path / "a.safetensors", ARRAYS, kind="bank", provenance=MADE)
     with pytest.raises(ArtefactError, match=r"lacks the tensors parents, depths; rebuild"):

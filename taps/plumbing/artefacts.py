@@ -116,11 +116,15 @@ def sha256_of(path: Path, *, start: int = 0) -> str:
 
 
 def rebuild_command(path: Path) -> str:
-    """Returns the remedy that error messages name for a broken artefact; a file of a folder means the folder."""
+    """Returns the remedy that error messages name for a broken artefact; a file of a folder means the folder.
+
+    The workflow says in TAPS_SNAKEMAKE_OPTIONS by which options it was told its study, quoted for a shell.
+    """
     path = Path(path)
     if any((path.parent / name).exists() for name in _STANDS_FOR_FOLDER) or path.name in _STANDS_FOR_FOLDER:
         path = path.parent
-    return f"rebuild it with: snakemake --cores 1 --force {shlex.quote(str(path))}"
+    options = shlex.split(os.environ.get("TAPS_SNAKEMAKE_OPTIONS", ""))
+    return f"rebuild it with: {shlex.join(['snakemake', '--cores', '1', *options, '--force', str(path)])}"
 
 
 # --- atomic files ----------------------------------------------------------------------------------------------------

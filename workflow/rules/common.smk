@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -18,6 +19,13 @@ use_checkout(Path(workflow.basedir))
 
 CONFIG_FILES = workflow.config_settings.configfiles or workflow.configfiles
 CONFIG_NAME = " + ".join(os.path.relpath(file, workflow.basedir) for file in CONFIG_FILES)
+
+# By these options, given in the checkout, the command that an error names finds this very study.
+study_options = [] if Path.cwd() == Path(workflow.basedir) else ["--directory", str(Path.cwd())]
+if workflow.config_settings.configfiles:
+    replace = ["--replace-workflow-config"] if workflow.config_settings.replace_workflow_config else []
+    study_options += [*replace, "--configfile", *(os.path.relpath(file, workflow.basedir) for file in CONFIG_FILES)]
+os.environ["TAPS_SNAKEMAKE_OPTIONS"] = shlex.join(study_options)
 
 try:
     config = validate(config, file=CONFIG_NAME, root=Path(workflow.basedir))
