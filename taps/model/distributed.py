@@ -74,9 +74,9 @@ def make_engine(
     if zero_stage not in (0, 1, 2):
         raise TapsError("--zero-stage", "not supported", expected="0, 1 or 2", found=zero_stage)
     import deepspeed
-    from deepspeed.ops import __compatible_ops__
 
-    __compatible_ops__["deepspeed_shm_comm"] = False  # else the first start compiles it for a minute, given a compiler
+    # else a start probes compilers for operators that we do not use, and the first compiles one of them for a minute
+    deepspeed.ops.__compatible_ops__ = {}
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=0.0, betas=betas, weight_decay=weight_decay)
     settings = {
