@@ -21,7 +21,7 @@ from taps.analysis import claims, names
 from taps.analysis.answers import answers
 from taps.analysis.claims import Judgement
 from taps.analysis.findings import Findings
-from taps.analysis.rendering import NOTHING, Table, format_cell, format_interval, heading, write_table
+from taps.analysis.rendering import NOTHING, Table, format_interval, in_print, write_table
 from taps.analysis.verdicts import Outcome
 from taps.plumbing.artefacts import provenance, write_json
 from taps.plumbing.cli import run
@@ -100,7 +100,9 @@ def verdict_table(judgements: Sequence[Judgement], statements: dict[str, dict[st
         rows.append(row)
         shown.append(
             {
-                **{name: format_cell(row[name]) for name in ("claim", "statement", "temperature")},
+                "claim": item.claim,
+                "statement": row["statement"],
+                "temperature": f"{item.where.temperature:g}",
                 "family": names.method_title(item.where.method),
                 "verdict": row["verdict"],
                 "published": " ".join(filter(None, [printed["verdict"], printed["detail"]])) or NOTHING,
@@ -141,7 +143,7 @@ def evidence_table(judgements: Sequence[Judgement]) -> Table:
         for evidence in item.evidence
     ]
     frame = pd.DataFrame(rows)
-    shown = frame.drop(columns=["low", "high", "rows"]).map(format_cell).rename(columns=heading)
+    shown = in_print(frame.drop(columns=["low", "high", "rows"]))
     bounds = frame[["estimate", "low", "high"]].itertuples(index=False, name=None)
     return Table(
         name="evidence",

@@ -44,8 +44,8 @@ def test_missing_numbers_and_intervals() -> None:
     assert rendering.format_number(math.nan) == "–"
     assert rendering.format_interval(2.0, math.nan, math.nan) == "2.00"
     assert rendering.format_interval(2.054, 1.98, 2.12) == "2.05 [1.98, 2.12]"
-    assert rendering.format_cell(None) == "–"
-    assert rendering.format_cell(12345) == "12 345"
+    assert rendering.format_count(math.nan) == "–"
+    assert rendering.format_count(12345) == "12 345"
 
 
 def test_settings_keep_their_own_digits() -> None:
@@ -67,3 +67,17 @@ def test_files_are_identical_on_every_write(tmp_path: Path) -> None:
         rendering.write_table(table, tmp_path / folder)
     for suffix in ("csv", "md", "tex"):
         assert (tmp_path / f"one/t.{suffix}").read_bytes() == (tmp_path / f"two/t.{suffix}").read_bytes()
+
+
+def test_a_column_has_one_form() -> None:
+    frame = pd.DataFrame(
+        {"tau": [1.0, 2.5], "num_nodes": [40.0, math.nan], "temperature": [0.0, 0.7], "who": ["a", None]}
+    )
+    shown = rendering.in_print(frame)
+    assert shown.to_dict("list") == {
+        "tau": ["1.00", "2.50"],
+        "nodes": ["40", "–"],
+        "temperature": ["0", "0.7"],
+        "who": ["a", "–"],
+    }
+    assert rendering.in_print(frame, {"tau": 4})["tau"].tolist() == ["1.0000", "2.5000"]

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from taps.analysis import names
-from taps.analysis.rendering import Table, format_cell, format_interval
+from taps.analysis.rendering import Table, format_count, format_interval, format_number, in_print
 from taps.analysis.resampling import ratios, with_means
 from taps.analysis.summaries import KEYS
 from taps.analysis.tables import INTERVAL, Sample
@@ -34,7 +34,7 @@ def facts(drafters: Labelled, cost: Path | None) -> list[tuple[str, str]]:
     lines = []
     if records:
         tokens, seconds = (sum(record[name] for record in records) for name in ("num_tokens", "seconds"))
-        trained = f"{len(records)} draft models, {format_cell(tokens)} tokens read in {seconds / 60:.1f} minutes"
+        trained = f"{len(records)} draft models, {format_count(tokens)} tokens read in {seconds / 60:.1f} minutes"
         lines.append(("Training", trained))
     if cost is not None:
         machine = read_json(cost, kind="cost")
@@ -186,11 +186,11 @@ def speed(sample: Sample, path: Path) -> Table:
     frame = rates.frame("tokens_per_s").sort_values(KEYS, ignore_index=True)
     frame["speedup"] = frame["tokens_per_s"] / cost.plain_tokens_per_s
     shown = frame[~names.is_sweep(frame["drafters"])]
-    text = shown[["temperature", "method", "benchmark"]].map(format_cell)
+    text = in_print(shown[["temperature", "method", "benchmark"]])
     text["row"] = [names.row_title(*row) for row in shown[["strategy", "drafters"]].itertuples(index=False)]
     numbers = shown[["tokens_per_s", "low", "high"]].itertuples(index=False, name=None)
     text["tokens per s"] = [format_interval(*row) for row in numbers]
-    text["speed-up"] = shown["speedup"].map(format_cell)
+    text["speed-up"] = shown["speedup"].map(format_number)
     return Table(
         name="speed",
         title="Predicted speed",

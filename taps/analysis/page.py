@@ -28,6 +28,7 @@ _SECTIONS = (
     ("figures", "Figures"),
     ("claims", "Claims"),
     ("details", "What lies behind"),
+    ("inputs", "Training and speed"),
     ("published", "Published numbers"),
     ("provenance", "Provenance"),
 )
@@ -46,6 +47,7 @@ def build_page(*, study: str, tables: Path, figures: Path, claims: Path, facts: 
     tabulated = read_json(tables / "tables.json", kind="tables")
     judged = read_json(claims / "claims.json", kind="claims")
     entries = tabulated["tables"]
+    has_inputs = any(entry["section"] == "inputs" for entry in entries)
     return (
         _environment()
         .get_template("page.html")
@@ -53,7 +55,7 @@ def build_page(*, study: str, tables: Path, figures: Path, claims: Path, facts: 
             study=study,
             css=Markup(_template("page.css")),
             js=Markup(_template("page.js")),
-            sections=_SECTIONS,
+            sections=[item for item in _SECTIONS if item[0] != "inputs" or has_inputs],
             facts=[*tabulated["facts"], *facts],
             missing=missing(entries),
             answers=judged["answers"],

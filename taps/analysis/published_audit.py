@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from taps.analysis import published
-from taps.analysis.rendering import Table, format_cell, format_number, heading
+from taps.analysis.rendering import Table, in_print
 
 BENCHMARKS = ["mt_bench", "gsm8k", "math_500", "svamp"]
 _KEYS = ["temperature", "method", "variant"]
@@ -32,7 +32,7 @@ def row_means() -> Table:
         caption="Mean of the four printed cells of each row of the paper's main tables; `no` where the printed mean is "
         "further from it than rounding allows.",
         frame=frame,
-        shown=_shown(frame, decimals={"recomputed": 4, "gap": 4}),
+        shown=in_print(frame, decimals={"recomputed": 4, "gap": 4}),
     )
 
 
@@ -140,14 +140,3 @@ def spliced_sweep() -> Table:
         "in every panel: a point from another run, which makes the curve look unstable.",
         frame=pd.DataFrame(rows, columns=["method", "panel", "sweep_at_half", "averaged_t0", "averaged_t1"]),
     )
-
-
-def _shown(frame: pd.DataFrame, decimals: dict[str, int]) -> pd.DataFrame:
-    """Returns the frame in print with more decimals in some columns."""
-    columns = {
-        heading(name): frame[name].map(lambda value, places=decimals[name]: format_number(value, places))
-        if name in decimals
-        else frame[name].map(format_cell)
-        for name in frame.columns
-    }
-    return pd.DataFrame(columns)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -33,7 +34,7 @@ class Table:
         title: A few words.
         caption: Definition of the numbers, node budget, number of questions, seeds.
         frame: The numbers (CSV). Floats were rounded to FINE decimals.
-        shown: The same in print, as text cells; by default each cell of `frame` by `format_cell`.
+        shown: The same in print, as text cells; by default `in_print(frame)`.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Table:
     def __post_init__(self) -> None:
         object.__setattr__(self, "frame", rounded(self.frame))
         if self.shown.empty:
-            object.__setattr__(self, "shown", self.frame.map(format_cell).rename(columns=heading))
+            object.__setattr__(self, "shown", in_print(self.frame))
 
 
 def rounded(frame: pd.DataFrame) -> pd.DataFrame:
@@ -74,15 +75,30 @@ def format_interval(value: float, low: float, high: float, decimals: int = COARS
     return f"{format_number(value, decimals)} [{format_number(low, decimals)}, {format_number(high, decimals)}]"
 
 
-def format_cell(value: Any) -> str:
-    """Returns any cell in print: whole numbers with thousands separated, other numbers with COARSE decimals."""
-    if isinstance(value, str):
-        return value
-    if pd.isna(value):
-        return NOTHING
-    if isinstance(value, float) and not value.is_integer():
-        return format_number(value)
-    return f"{int(value):,}".replace(",", " ")
+def format_count(value: float) -> str:
+    """Returns a whole number in print, thousands separated, NOTHING for a missing one."""
+    return NOTHING if pd.isna(value) else f"{int(value):,}".replace(",", " ")
+
+
+def in_print(frame: pd.DataFrame, decimals: Mapping[str, int] | None = None) -> pd.DataFrame:
+    """Returns text cells under `heading`s: measured numbers with COARSE decimals, whole-numbered columns without any.
+
+    Args:
+        decimals: Other decimals for some columns.
+    """
+    chosen = decimals or {}
+    columns: dict[str, pd.Series] = {}
+    for name in map(str, frame.columns):
+        values = frame[name]
+        if not pd.api.types.is_numeric_dtype(values):
+            columns[heading(name)] = values.astype(object).where(values.notna(), NOTHING).astype(str)
+        elif name not in chosen and (values.dropna() % 1 == 0).all():
+            columns[heading(name)] = values.map(format_count)
+        elif name in SETTINGS:
+            columns[heading(name)] = values.map("{:g}".format)
+        else:
+            columns[heading(name)] = values.map(partial(format_number, decimals=chosen.get(name, COARSE)))
+    return pd.DataFrame(columns, index=frame.index)
 
 
 def to_csv(frame: pd.DataFrame) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from taps.analysis import names, published, summaries
-from taps.analysis.rendering import Table, format_cell, format_interval, format_number, heading
+from taps.analysis.rendering import Table, format_interval, format_number, in_print
 from taps.analysis.results import CONDITION
 
 TAU = (
@@ -198,7 +198,7 @@ def _difference(name: str, title: str, caption: str, frame: pd.DataFrame, sample
 def _with_intervals(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     """Returns `columns` and the difference with its interval in print."""
     columns = list(dict.fromkeys(columns))
-    text = frame[columns].map(format_cell).rename(columns=heading)
+    text = in_print(frame[columns])
     numbers = frame[["difference", "low", "high"]].itertuples(index=False, name=None)
     return text.assign(difference=[format_interval(*row) for row in numbers]).reset_index(drop=True)
 
