@@ -242,6 +242,49 @@ def test_a_wanted_tensor_is_not_there(tmp_path: Path) -> None:
         read_tensors(tmp_path / "a.safetensors", kind="bank", names=["tokens", "parents", "depths"])
 
 
+# --- models ----------------------------------------------------------------------------------------------------------
+
+HARMS: dict[str, Callable[[bytes], bytes | None]] = {
+    "edited": lambda data: data[:-2] + bytes([data[-2] ^ 1]) + data[-1:],
+    "truncated": lambda data: data[:-1],
+    "missing": lambda data: None,
+}
+
+
+def harm(path: Path, how: str) -> None:
+    data = HARMS[how](path.read_bytes())
+    path.unlink() if data is None else path.write_bytes(data)
+
+
+@pytest.mark.parametrize("how", HARMS)
+def test_a_drafter_with_harmed_weights_is_refused(tmp_path: Path, how: str) -> None:
+    from taps.model.checkpoint import load_drafter, save_drafter
+    from tests.draft_models import CONFIG, tiny_drafter
+
+    folder = tmp_path / "math"
+    save_drafter(folder, tiny_drafter()[0].state_dict(), CONFIG, provenance=MADE)
+    load_drafter(folder)
+    harm(folder / "model.safetensors", how)
+    with pytest.raises(ArtefactError, match=rf"model\.safetensors: .*; rebuild it with: .* --force {folder}$"):
+        load_drafter(folder)
+
+
+@pytest.mark.parametrize("how", HARMS)
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "chat_template.jinja"])
+def test_a_target_with_a_harmed_file_is_refused(tmp_path: Path, name: str, how: str) -> None:
+    from taps.model.target import load_target
+    from taps.model.target_folder import finish_target, save_model
+    from taps.tiny_target import byte_tokenizer, tiny_llama
+
+    tokenizer = byte_tokenizer(["one plus one is two"] * 9)
+    save_model(tiny_llama(len(tokenizer)), tokenizer, tmp_path)
+    finish_target(tmp_path, stage="taps.test", facts={})
+    load_target(tmp_path)
+    harm(tmp_path / name, how)
+    with pytest.raises(ArtefactError, match=rf"{re.escape(name)}: .*; rebuild it with: .* --force {tmp_path}$"):
+        load_target(tmp_path)
+
+
 # --- digests and provenance ------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from taps.model.drafter import DrafterConfig, DraftModel
-from taps.plumbing.artefacts import atomic_path, rebuild_command, write_json, write_text
+from taps.plumbing.artefacts import atomic_path, read_json, rebuild_command, sha256_of, write_json, write_text
 from taps.plumbing.errors import ArtefactError, TapsError
 
 WEIGHTS, CONFIG, PROVENANCE = "model.safetensors", "config.json", "provenance.json"
@@ -60,10 +60,10 @@ def read_drafter_config(folder: Path) -> DrafterConfig:
 
 
 def read_drafter_tensors(folder: Path) -> dict[str, torch.Tensor]:
-    """Returns the tensors of a draft model's folder, checked against its config.json.
+    """Returns the tensors of a draft model's folder, checked against its config.json and, if it has one, its record.
 
     Raises:
-        TapsError: as `check_tensors`, or the file is missing or truncated.
+        TapsError: as `check_tensors`, or the file is missing, truncated, or changed since `save_drafter` wrote it.
     """
     path = Path(folder) / WEIGHTS
     try:
@@ -73,6 +73,9 @@ def read_drafter_tensors(folder: Path) -> dict[str, torch.Tensor]:
         raise ArtefactError(path, "missing", remedy=rebuild_command(folder)) from None
     except SafetensorError as error:
         raise ArtefactError(path, f"cannot be read ({error})", remedy=rebuild_command(folder)) from None
+    record = Path(folder) / PROVENANCE
+    if record.exists() and read_json(record, kind="drafter")["sha256"] != sha256_of(path):
+        raise ArtefactError(path, "changed since it was written", remedy=rebuild_command(folder))
     check_tensors(path, tensors, read_drafter_config(folder))
     return tensors
 

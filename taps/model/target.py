@@ -10,6 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 from transformers.cache_utils import Cache, DynamicCache
 
+from taps.model.target_folder import check_files
 from taps.model.target_head import read_config
 from taps.plumbing.errors import TapsError
 from taps.prepare_target import check_architecture
@@ -86,9 +87,11 @@ def load_target(
     """Returns the target in a Hugging Face folder.
 
     Raises:
-        TapsError: no such folder, no chat template, or an architecture whose cache cannot be a tree.
+        TapsError: no such folder, a file of it changed, no chat template, or an architecture whose cache cannot be a
+            tree.
     """
     folder = Path(folder)
+    check_files(folder)
     config = read_config(folder)
     check_architecture(config, where=folder / "config.json")
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)

@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taps.plumbing.artefacts import provenance, sha256_of, write_json
-from taps.plumbing.errors import TapsError
+from taps.plumbing.artefacts import provenance, read_json, rebuild_command, sha256_of, write_json
+from taps.plumbing.errors import ArtefactError, TapsError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -43,6 +43,22 @@ def finish_target(
         "files": {file.name: sha256_of(file) for file in sorted(folder.iterdir())},
     }
     write_json(folder / "provenance.json", content, kind="target", provenance=provenance(stage=stage))
+
+
+def check_files(folder: Path) -> None:
+    """Checks a target's files against its provenance.json; a folder without one is not of our making and passes.
+
+    Raises:
+        ArtefactError: a file is missing, or changed since `finish_target` recorded it.
+    """
+    record = Path(folder) / "provenance.json"
+    if not record.exists():
+        return
+    for name, digest in read_json(record, kind="target")["files"].items():
+        if not (path := folder / name).is_file():
+            raise ArtefactError(path, "missing", remedy=rebuild_command(folder))
+        if sha256_of(path) != digest:
+            raise ArtefactError(path, "changed or truncated since it was written", remedy=rebuild_command(folder))
 
 
 def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
