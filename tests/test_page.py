@@ -165,6 +165,14 @@ def test_a_click_and_a_key_sort_a_table(opened: Page) -> None:
 
 
 @needs_browser
+def test_a_link_to_a_claim_opens_it(opened: Page) -> None:
+    claim = "document.querySelector('#claim-C2').open"
+    assert not opened.run(claim)
+    opened.click(".answers a[href='#claim-C2']")
+    opened.wait(claim)
+
+
+@needs_browser
 def test_themes_follow_the_system_and_the_button(opened: Page, tmp_path: Path) -> None:
     theme, paper = "document.documentElement.dataset.theme", "getComputedStyle(document.body).backgroundColor"
     found = {}

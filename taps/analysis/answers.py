@@ -161,7 +161,7 @@ def _sentence(claim: str, text: str, judgements: Sequence[Judgement]) -> Sentenc
     parts = "; ".join(
         f"{verdict} under {_conditions([item for item in decided if item.verdict == verdict])}" for verdict in verdicts
     )
-    return Sentence(claim, "mixed", f"It depends: {text} is {parts}.")
+    return Sentence(claim, "mixed", f"It depends: that {text} is {parts}.")
 
 
 def _conditions(judgements: Sequence[Judgement]) -> str:

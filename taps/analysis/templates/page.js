@@ -44,3 +44,11 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
+
+// A link to a claim opens it.
+function openTarget() {
+  const target = document.getElementById(location.hash.slice(1));
+  if (target?.tagName === "DETAILS") target.open = true;
+}
+addEventListener("hashchange", openTarget);
+openTarget();
