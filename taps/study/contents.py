@@ -31,9 +31,28 @@ def averages_of(config: Mapping[str, Any], method: str) -> list[str]:
 def drafters_at(config: Mapping[str, Any], method: str, temperature: float) -> list[str]:
     """Returns a method's drafters that are evaluated at a temperature: per mixture, then averaged ones.
 
-    Averages other than the equal one belong to the sweep, which has its own list of temperatures.
+    A control may be evaluated at some temperatures only. Averages other than the equal one belong to the sweep, which
+    has its own list of temperatures.
     """
+    if not evaluated_at(config, method, temperature):
+        return []
     temperatures = config["averaging"]["sweep_temperatures"]
     swept = temperatures is None or temperature in temperatures
     averages = [name for name in averages_of(config, method) if swept or name == AVERAGED]
     return mixtures_of(config, method) + averages
+
+
+def evaluated_at(config: Mapping[str, Any], method: str, temperature: float) -> bool:
+    """Returns whether a method is evaluated at a temperature at all."""
+    temperatures = config["methods"][method]["temperatures"]
+    return temperatures is None or temperature in temperatures
+
+
+def strategies_of(config: Mapping[str, Any], method: str) -> list[str]:
+    """Returns the names of the strategies that a method is replayed with: its own, or the study's."""
+    return list(config["methods"][method]["strategies"] or config["strategies"]["names"])
+
+
+def is_calibrated(config: Mapping[str, Any], method: str) -> bool:
+    """Returns whether a method needs a temperature per drafter."""
+    return any(name.endswith("_calibrated") for name in strategies_of(config, method))

@@ -13,7 +13,15 @@ from taps.plumbing.checkout import use_checkout
 from taps.plumbing.code_digest import code_digest
 from taps.plumbing.errors import TapsError
 from taps.plumbing.lease import hold_file
-from taps.study.contents import HELDOUT, averaged_name, drafters_at, mixtures_of
+from taps.study.contents import (
+    HELDOUT,
+    averaged_name,
+    drafters_at,
+    evaluated_at,
+    is_calibrated,
+    mixtures_of,
+    strategies_of,
+)
 
 use_checkout(Path(workflow.basedir))
 
@@ -305,8 +313,8 @@ def banks(wildcards):
 
 
 def calibration(wildcards):
-    calibrated = any(name.endswith("_calibrated") for name in config["strategies"]["names"])
-    return [f"<results>/calibration/{wildcards.method}.json"] if calibrated else []
+    needed = is_calibrated(config, wildcards.method)
+    return [f"<results>/calibration/{wildcards.method}.json"] if needed else []
 
 
 def combined_drafters(wildcards):
@@ -343,6 +351,7 @@ def replays():
         for method in config["methods"]
         for benchmark in config["benchmarks"]
         for temperature, seed in conditions()
+        if evaluated_at(config, method, float(temperature))
     ]
 
 
@@ -360,7 +369,7 @@ def variants(names, drafters):
 
 
 def strategies(wildcards):
-    return variants(config["strategies"]["names"], drafters_of(wildcards))
+    return variants(strategies_of(config, wildcards.method), drafters_of(wildcards))
 
 
 # --- live decoding: the first group of drafters that is combined, else the first drafter ------------------------------
@@ -418,8 +427,7 @@ def trained_drafters(wildcards):
 
 def calibrated(wildcards):
     """Returns the methods that a temperature is fitted for."""
-    used = any(name.endswith("_calibrated") for name in config["strategies"]["names"])
-    return list(config["methods"]) if used else []
+    return [method for method in config["methods"] if is_calibrated(config, method)]
 
 
 def calibrations(wildcards):
