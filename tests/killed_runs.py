@@ -69,7 +69,7 @@ def _in_a_step(bomb: Callable[[], None]) -> None:
         bomb()
         return draft_losses(*args)
 
-    training.draft_losses = and_die
+    training.draft_losses = and_die  # type: ignore[assignment]
 
 
 def _in_the_middle_of_a_file(bomb: Callable[[], None]) -> None:
@@ -83,7 +83,7 @@ def _in_the_middle_of_a_file(bomb: Callable[[], None]) -> None:
         bomb()
         save(content, path, *args, **kwargs)
 
-    torch.save = half
+    torch.save = half  # type: ignore[assignment]
 
 
 def _before_the_manifest(bomb: Callable[[], None]) -> None:
@@ -106,7 +106,7 @@ def _before_the_rename(bomb: Callable[[], None]) -> None:
             bomb()
         replace(source, destination)
 
-    os.replace = die_first
+    os.replace = die_first  # type: ignore[assignment]
 
 
 def _before_the_draft_model_is_written(bomb: Callable[[], None]) -> None:

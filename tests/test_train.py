@@ -9,14 +9,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
-from taps import train
+from taps import trace, train
 from taps.model.drafter import DrafterConfig
 from taps.model.flops import training_cost
 from taps.model.target_head import load_target_head
+from taps.plumbing.artefacts import read_tensors, write_json, write_jsonl, write_tensors
 from taps.plumbing.errors import TapsError
+from taps.tiny_target import byte_tokenizer
 from tests import killed_runs
-from tests.training_fixtures import largest_difference, make_study, record, weights
+from tests.live_fixtures import save_tiny_target
+from tests.training_fixtures import largest_difference, make_study, record, weights, write_tokens
 
 HASS = ["--alignment-passes", 2, "--top-k-weight", 1.0]
 SHORT = ["--epochs", 1, "--batch-size", 4, "--learning-rate", 2e-3]  # 28 rows: 7 steps
@@ -218,3 +222,89 @@ def test_online_features_give_the_losses_of_those_on_disk(trained):
     for one, other in zip(offline, online, strict=True):
         for name in ("value", "probability", "top_k", "validation_value", "validation_probability"):
             assert one[name] == pytest.approx(other[name], rel=2e-3)
+
+
+# --- learning --------------------------------------------------------------------------------------------------------
+
+
+def sharp_target(folder):
+    """Writes a random target whose most likely token stands out, so that the best chain is among 40 nodes."""
+    tokenizer = byte_tokenizer(["Tom has 3 apples. He buys 2 more. How many are there?"])
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=128,
+        initializer_range=1.0,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory):
+    """Returns the metrics of a draft model that has seen one greedy answer of 71 tokens, 400 times."""
+    folder = tmp_path_factory.mktemp("learnt")
+    target, text = sharp_target(folder / "target"), folder / "traces/one/t0_s0.safetensors"
+    prompt = {"id": "a", "category": None, "turns": ["Tom has 3 apples."], "reference": None}
+    write_jsonl(folder / "prompts.jsonl", [prompt], kind="prompts", provenance={})
+    flags = ["--target", target, "--prompts", folder / "prompts.jsonl", "--max-new-tokens", 71, "--output", text]
+    trace.main([str(flag) for flag in [*flags, "--temperature", 0, "--seed", 0, "--batch-size", 1]])
+    recorded, _ = read_tensors(text, kind="trace")
+    tokens, prompt_length = recorded["tokens"], int(recorded["prompt_lengths"])
+    assert len(tokens) == prompt_length + 71
+
+    row = write_tokens(folder / "one.safetensors", [tokens], [torch.arange(len(tokens)) >= prompt_length])
+    mixture = {"train": {"one": [0] * 50}, "validation": {"one": [0]}}
+    write_json(folder / "one.json", mixture, kind="mixture", provenance={})
+    vocabulary = torch.tensor(sorted({*tokens.tolist(), *range(100)}))
+    write_tensors(folder / "vocab.safetensors", {"token_ids": vocabulary}, kind="draft_vocab", provenance={})
+    flags = ["--target", target, "--tokens", f"one={row}", "--features", "one=online"]
+    flags += ["--mixture", folder / "one.json", "--heldout-trace", text, "--draft-vocab", folder / "vocab.safetensors"]
+    flags += ["--epochs", 8, "--batch-size", 1, "--learning-rate", 5e-3, "--noise", 0, "--probability-weight", 1.0]
+    flags += ["--state", folder / "state", "--output", folder / "drafter"]
+    train.main([str(flag) for flag in flags])
+    return metrics(folder / "drafter")
+
+
+@pytest.mark.slow
+def test_one_answer_learnt_by_heart_is_drafted_to_the_full_depth(learnt):
+    assert learnt[-1]["tau_one"] >= 0.95 * (5 + 2)
+    assert learnt[0]["tau_one"] < learnt[-1]["tau_one"]  # it is what was learnt that counts
+    assert learnt[-1]["validation_top1"] == 1.0
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--accumulation", 3], "--batch-size: must divide evenly, expected a multiple of 3, found 4"),
+        (["--zero-stage", 3], "--zero-stage: not supported, expected 0, 1 or 2, found 3"),
+        (["--clip-value", 0.5, "--zero-stage", 1], "--clip-value: needs --zero-stage 0"),
+        (["--features", "code=online"], "--features: other corpora than --tokens"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(study, more, message):
+    with pytest.raises(TapsError, match=message):
+        train.main(study.flags(study.folder / "no", *SHORT, *more))
+    assert not (study.folder / "no").exists()
+
+
+def test_features_of_another_target_and_a_draft_model_of_another_target_are_refused(study, trained):
+    folder = study.folder / "other"
+    save_tiny_target(folder, seed=5)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"rope_parameters": {"rope_theta": 7.0}}))
+    with pytest.raises(TapsError, match="features of another target"):
+        train.main([*study.flags(study.folder / "no", *SHORT), "--target", str(folder)])
+    online = study.flags(study.folder / "no", *SHORT, "--init-from", trained("whole"), online=("math", "chat"))
+    with pytest.raises(TapsError, match="drafts for another target: rope"):
+        train.main([*online, "--target", str(folder)])

@@ -12,18 +12,9 @@ from taps.model.losses import LossWeights
 from taps.model.validation import HeldOut, acceptance_length, read_held_out, validate
 from taps.plumbing.artefacts import write_tensors
 from tests.draft_models import naive_output, tiny_drafter
-from tests.training_fixtures import make_rows, write_tokens
+from tests.training_fixtures import RandomFeatures, make_rows, write_tokens
 
 OPTIONS = DraftOptions(depth=2, top_k=1, num_nodes=3)  # a chain: the best token after the best token
-
-
-class RandomFeatures:
-    def __init__(self, rows):
-        generator = torch.Generator().manual_seed(0)
-        self._rows = [torch.randn(len(row), 32, generator=generator) for row in rows]
-
-    def rows(self, indices):
-        return [self._rows[index] for index in indices]
 
 
 @pytest.fixture(scope="module")

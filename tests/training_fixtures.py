@@ -45,6 +45,17 @@ def write_tokens(path: Path, rows: Sequence[torch.Tensor], flags: Sequence[torch
     return path
 
 
+class RandomFeatures:
+    """Random features [n, 32] of each row, kept in memory."""
+
+    def __init__(self, rows: Sequence[torch.Tensor]) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self._rows = [torch.randn(len(row), 32, generator=generator) for row in rows]
+
+    def rows(self, indices: Sequence[int]) -> list[torch.Tensor]:
+        return [self._rows[index] for index in indices]
+
+
 @dataclass(frozen=True)
 class Study:
     """Inputs of `taps.train` in a folder: `target/`, `tokens/`, `features/` of corpora `math` and `chat`, a mixture."""
