@@ -174,6 +174,17 @@ def test_a_state_of_other_settings_is_not_used(study, uninterrupted):
     assert (output / "model.safetensors").read_bytes() == (uninterrupted / "model.safetensors").read_bytes()
 
 
+@pytest.mark.parametrize("stage", [0, 2])
+def test_bfloat16_and_zero_resume_too(study, stage):
+    more = ["--dtype", "bfloat16", "--zero-stage", stage]
+    whole, killed = (study.folder / f"drafters/{name}_{stage}" for name in ("whole", "killed"))
+    log = study.folder / f"bfloat16_{stage}.log"
+    assert fork(study, whole, log, *more) == 0
+    assert fork(study, killed, log, *more, kill=("in a step", 5)) == -9
+    assert fork(study, killed, log, *more) == 0
+    assert (whole / "model.safetensors").read_bytes() == (killed / "model.safetensors").read_bytes()
+
+
 def test_states_hold_the_draft_models_tensors_and_no_code(study):
     output = study.folder / "drafters/looked_at"
     log, state = study.folder / "looked_at.log", output.with_name("looked_at.state")

@@ -63,7 +63,7 @@ def make(recipe, *, clip_norm=0.0, zero_stage=0, dtype=torch.float32):
 def run(engine, recipe, data, state, **options):
     """Returns the outcome of the loop on four rows a step."""
     conversations, rows = data
-    defaults = {"checkpoint_every_s": 1e9, "validate": dict, "head_columns": 256}
+    defaults: dict[str, Any] = {"checkpoint_every_s": 1e9, "validate": dict, "head_columns": 256}
     return train(engine, conversations, Plan(rows, BATCH_SIZE, 0), recipe, state=state, **defaults | options)
 
 
