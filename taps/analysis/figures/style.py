@@ -18,10 +18,12 @@ import matplotlib as mpl
 mpl.use("Agg")
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.figure import Figure
+from PIL import Image
 
 from taps.analysis import names
 from taps.analysis.findings import Where
@@ -149,13 +151,16 @@ def condition_title(where: Where) -> str:
 
 
 def save(picture: Picture, folder: Path) -> None:
-    """Writes `<name>.png` and `<name>.pdf`, without time stamps or program versions.
+    """Writes `<name>.png` (256 colours) and `<name>.pdf`, without time stamps or program versions.
 
     The canvases print directly: `Figure.savefig` would draw everything twice per file.
     """
     figure = picture.figure
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    pixels = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
     with atomic_path(folder / f"{picture.name}.png") as temporary:
-        FigureCanvasAgg(figure).print_png(temporary, metadata={"Software": None})
+        pixels.quantize(256, dither=Image.Dither.NONE).save(temporary, format="png", optimize=True)
     figure.set_layout_engine("none")  # laid out while the PNG was drawn
     with atomic_path(folder / f"{picture.name}.pdf") as temporary:
         FigureCanvasPdf(figure).print_pdf(temporary, metadata={"CreationDate": None, "Producer": None, "Creator": None})
