@@ -91,6 +91,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     from taps.decoding.drafting import DraftOptions
     from taps.model.batches import Conversations, Noise, Plan, read_mixture
     from taps.model.distributed import make_engine, start_processes
+    from taps.model.features import online_notice
     from taps.model.losses import LossWeights
     from taps.model.target_head import load_target_head
     from taps.model.training import DraftTraining, Recipe, train
@@ -113,6 +114,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     plan = Plan(conversations.usable(train_rows), args.batch_size, args.seed)
     if not plan.rows:
         raise TapsError(args.mixture, "no row has a supervised token", remedy="look at the audits of its tokens")
+    if rank == 0 and (online := [row for row in plan.rows if dict(args.features)[row.corpus] == _ONLINE]):
+        print(online_notice([(features[row.corpus], row.row) for row in online]), file=sys.stderr)
     inputs = _inputs(args)
     model, inherited = _initial_model(args, head)
     recipe = Recipe(

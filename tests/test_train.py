@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -228,11 +229,14 @@ def test_matching_a_cost_spends_it_within_a_step_and_costs_add_up(study):
 # --- features on the fly ---------------------------------------------------------------------------------------------
 
 
-def test_online_features_give_the_losses_of_those_on_disk(trained):
+def test_online_features_give_the_losses_of_those_on_disk(trained, capsys):
     offline, online = metrics(trained("whole")), metrics(trained("online", online=("math", "chat")))
     for one, other in zip(offline, online, strict=True):
         for name in ("value", "probability", "top_k", "validation_value", "validation_probability"):
             assert one[name] == pytest.approx(other[name], rel=2e-3)
+    num_tokens = record(trained("whole"))["own"]["num_tokens"] + 2 * 28  # one epoch of 28 rows
+    notice = rf"features of {num_tokens} tokens on the fly: about \S+ s in every epoch and no disk; stored, 0\.0 MB"
+    assert re.search(notice, capsys.readouterr().err)
 
 
 # --- learning --------------------------------------------------------------------------------------------------------
