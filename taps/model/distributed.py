@@ -78,7 +78,7 @@ def make_engine(
     # else a start probes compilers for operators that we do not use, and the first compiles one of them for a minute
     deepspeed.ops.__compatible_ops__ = {}
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=0.0, betas=betas, weight_decay=weight_decay)
+    optimizer = torch.optim.AdamW(parameters, lr=0.0, betas=betas, weight_decay=weight_decay, fused=True)
     settings = {
         "train_micro_batch_size_per_gpu": micro_batch_size,
         "gradient_accumulation_steps": accumulation,
