@@ -143,7 +143,7 @@ def kill_and_rerun(
     (plus one), on top of a start-up. A run that ends before its moment is compared, and the study begins anew.
 
     Args:
-        reference: What to compare with; its duration sets the scale.
+        reference: What to compare with; its duration sets the scale of the moments.
         folder: Where the study runs.
         times: Kills.
         seed: Of the moments.
@@ -152,29 +152,41 @@ def kill_and_rerun(
     moments = random.Random(seed)
     expected = reference.study.results()
     study, left, different = Study(reference.study.checkout, folder), 1.0, []
-    start_up = min(4.0, reference.seconds / 4)
+    start_up, num_kills, num_runs = min(4.0, reference.seconds / 4), 0, 0
     say(f"seed {seed}; undisturbed: {reference.seconds:.0f} s, {reference.num_jobs} jobs, {len(expected)} files")
-    for number in range(1, times + 1):
-        log = f"run-{number:02d}.log"
-        moment = moments.uniform(0, start_up + 2 * left * reference.seconds / (times - number + 2))
+    while num_kills < times:
+        num_runs += 1
+        log = f"run-{num_runs:02d}.log"
+        moment = moments.uniform(0, start_up + 2 * left * reference.seconds / (times - num_kills + 1))
         process = study.start(log)
         with suppress(subprocess.TimeoutExpired):
             process.wait(moment)
-        ended = process.poll()
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        left -= study.num_finished(log) / reference.num_jobs
-        say(f"kill {number}/{times} after {moment:.1f} s, {100 * (1 - left):.0f} % of the jobs done")
-        if survivors := _processes_in(folder):
-            sys.exit(f"{folder}: processes {survivors} outlived the kill of their group")
-        if ended is not None:
-            say(f"  it had ended with status {ended}; compared, the study begins anew")
-            different += [f"{log}: status {ended}"] if ended else differences(expected, study.results())
+        if (status := process.poll()) is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            num_kills += 1
+            left -= study.num_finished(log) / reference.num_jobs
+            say(f"kill {num_kills}/{times} after {moment:.1f} s, {100 * (1 - left):.0f} % of the jobs done")
+            if survivors := _survivors(folder):
+                return [f"processes {survivors} outlived the kill of their group"]
+        elif status:
+            return [f"{folder / log}: ended with status {status}"]
+        else:
+            say(f"ended within {moment:.1f} s; compared, then begun anew")
+            different += differences(expected, study.results())
             shutil.rmtree(folder)
             left = 1.0
     seconds = study.run("run-last.log")
     say(f"last run, undisturbed: {seconds:.0f} s, {study.num_finished('run-last.log')} jobs")
     return different + differences(expected, study.results())
+
+
+def _survivors(folder: Path, patience_s: float = 10.0) -> list[int]:
+    """Returns the processes that still work in `folder` after the time that the kernel may take to end killed ones."""
+    deadline = time.monotonic() + patience_s
+    while (found := _processes_in(folder)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
 
 
 def _processes_in(folder: Path) -> list[int]:
