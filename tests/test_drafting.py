@@ -57,7 +57,7 @@ def test_equals_the_naive_construction(drafter, sequence, num_nodes):
         with torch.inference_mode():
             expected = naive_tree(model, head, tokens[: root + 1], features, options)
         nodes = np.flatnonzero(trees.exists()[row])
-        paths = [tuple(trees.tokens[row, path_to(trees.parents[row], n)].tolist()) for n in nodes]
+        paths = [tuple(int(trees.tokens[row, m]) for m in path_to(trees.parents[row], int(n))) for n in nodes]
         assert paths == [path for path, _, _ in expected]
         np.testing.assert_allclose(trees.scores[row, nodes], [s for _, s, _ in expected], atol=1e-5)
         np.testing.assert_allclose(trees.entropies[row, nodes], [e for _, _, e in expected], atol=1e-4)
