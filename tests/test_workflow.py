@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from taps.config import read, validate
+from taps.study.contents import drafters_at, mixtures_of
+
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
 SMOKE = ROOT / "workflow" / "studies" / "smoke.yaml"
@@ -85,18 +88,25 @@ def test_every_rule_says_what_it_does_and_keeps_a_log() -> None:
 
 def test_dry_run_of_the_laptop_study(tmp_path: Path) -> None:
     counts = jobs(snakemake(tmp_path, "--dry-run", "--quiet", "rules", config=None))
-    config = yaml.safe_load((ROOT / "config.yaml").read_text())
-    conditions = sum(len(sampling["seeds"]) for sampling in config["evaluation"]["sampling"])
+    config = validate(read([ROOT / "config.yaml"]), root=ROOT)
+    conditions = [(item["temperature"], seed) for item in config["evaluation"]["sampling"] for seed in item["seeds"]]
+    evaluated = [
+        drafters_at(config, method, temperature) for method in config["methods"] for temperature, _ in conditions
+    ]
     assert counts["corpus"] == counts["features"] == counts["heldout"] == len(config["corpora"])
-    assert counts["trace"] == len(config["benchmarks"]) * conditions + len(config["corpora"])
-    assert counts["replay"] == len(config["benchmarks"]) * conditions * len(config["methods"])
+    assert counts["trace"] == len(config["benchmarks"]) * len(conditions) + len(config["corpora"])
+    assert counts["replay"] == len(config["benchmarks"]) * sum(map(bool, evaluated))
+    assert counts["train"] == sum(len(mixtures_of(config, method)) for method in config["methods"])
+    calibrated = counts["bank"] - len(config["benchmarks"]) * sum(map(len, evaluated))
+    assert calibrated % len(config["corpora"]) == 0
 
 
 def test_dry_run_of_the_paper_study(tmp_path: Path) -> None:
     counts = jobs(snakemake(tmp_path, "--dry-run", "--quiet", "rules", config=ROOT / "workflow/studies/paper.yaml"))
     expected = {"fetch_file": 6, "fetch_folder": 1, "features_shard": 16, "join_features": 2, "mixture": 4}
-    # 2 families x 4 mixtures + 2 controls x 2; 2 sweeps of 9 weights + 1; 4 benchmarks x (1 + 3 seeds) + 2 held-out
-    expected |= {"train": 12, "average": 19, "trace": 18, "replay": 64, "calibrate": 4}
+    # 2 families x 4 mixtures + 2 controls x 2; 2 sweeps of 9 weights + 1; 4 benchmarks x (1 + 3 seeds)
+    # + 2 held-out; the controls at temperature 0 only
+    expected |= {"train": 12, "average": 19, "trace": 18, "replay": 40, "calibrate": 2, "bank": 252}
     assert {rule: counts[rule] for rule in expected} == expected
 
 

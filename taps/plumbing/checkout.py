@@ -1,10 +1,12 @@
-"""Makes child processes run under this interpreter and import this checkout, activated environment or not."""
+"""What the workflow tells its stages through the environment: the interpreter, the checkout, the study."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 
 def use_checkout(root: Path) -> None:
@@ -15,6 +17,20 @@ def use_checkout(root: Path) -> None:
     """
     _prepend("PATH", str(Path(sys.executable).parent))
     _prepend("PYTHONPATH", str(root))
+
+
+def name_study(settings: Any, *, root: Path) -> None:
+    """Puts into TAPS_SNAKEMAKE_OPTIONS the options by which a command finds this study, for the remedies of errors.
+
+    Args:
+        settings: Snakemake's: `configfiles` of the command line and `replace_workflow_config`.
+        root: The checkout, where such a command is given.
+    """
+    options = [] if Path.cwd() == root else ["--directory", str(Path.cwd())]
+    if settings.configfiles:
+        replace = ["--replace-workflow-config"] if settings.replace_workflow_config else []
+        options += [*replace, "--configfile", *(os.path.relpath(file, root) for file in settings.configfiles)]
+    os.environ["TAPS_SNAKEMAKE_OPTIONS"] = shlex.join(options)
 
 
 def _prepend(variable: str, folder: str) -> None:

@@ -2,14 +2,13 @@
 
 import json
 import os
-import shlex
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(workflow.basedir))
 
 from taps.config import validate
-from taps.plumbing.checkout import use_checkout
+from taps.plumbing.checkout import name_study, use_checkout
 from taps.plumbing.code_digest import code_digest
 from taps.plumbing.errors import TapsError
 from taps.plumbing.lease import hold_file
@@ -28,12 +27,7 @@ use_checkout(Path(workflow.basedir))
 CONFIG_FILES = workflow.config_settings.configfiles or workflow.configfiles
 CONFIG_NAME = " + ".join(os.path.relpath(file, workflow.basedir) for file in CONFIG_FILES)
 
-# By these options, given in the checkout, the command that an error names finds this very study.
-study_options = [] if Path.cwd() == Path(workflow.basedir) else ["--directory", str(Path.cwd())]
-if workflow.config_settings.configfiles:
-    replace = ["--replace-workflow-config"] if workflow.config_settings.replace_workflow_config else []
-    study_options += [*replace, "--configfile", *(os.path.relpath(file, workflow.basedir) for file in CONFIG_FILES)]
-os.environ["TAPS_SNAKEMAKE_OPTIONS"] = shlex.join(study_options)
+name_study(workflow.config_settings, root=Path(workflow.basedir))
 
 try:
     config = validate(config, file=CONFIG_NAME, root=Path(workflow.basedir))
