@@ -167,6 +167,14 @@ def test_a_truncated_state_is_passed_over_for_the_one_before(study, uninterrupte
     assert (output / "model.safetensors").read_bytes() == (uninterrupted / "model.safetensors").read_bytes()
 
 
+def test_two_runs_of_one_job_do_not_disturb_each_other(study, uninterrupted):
+    output, log = study.folder / "drafters/twice", study.folder / "twice.log"
+    flags = study.flags(output, *SHORT, *HASS, "--epochs", 2, "--checkpoint-every", 0)
+    both = [killed_runs.start(flags, log) for _ in range(2)]
+    assert [killed_runs.finish(process) for process in both] == [0, 0], log.read_text()
+    assert (output / "model.safetensors").read_bytes() == (uninterrupted / "model.safetensors").read_bytes()
+
+
 def test_a_state_of_other_settings_is_not_used(study, uninterrupted):
     output, log = study.folder / "drafters/changed", study.folder / "changed.log"
     assert fork(study, output, log, "--epochs", 2, "--seed", 1, kill=("in a step", 9)) == -9

@@ -7,6 +7,7 @@ These files hold pickles of our own making; they are never read from anywhere bu
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -48,7 +49,12 @@ def save_state(
     write_text(pending / _MANIFEST, json.dumps({"step": step, "files": files, "facts": facts}))
     final = folder / f"step-{step:08d}"
     shutil.rmtree(final, ignore_errors=True)
-    os.replace(pending, final)
+    try:
+        os.replace(pending, final)
+    except OSError:
+        if not final.exists():
+            raise
+        shutil.rmtree(pending)  # a second run of this job made the same state meanwhile
     states = list(folder.glob("step-*"))
     before = max((state for state in states if state.name < final.name), default=final)
     for state in states:
@@ -87,7 +93,7 @@ def remove_states(folder: Path) -> None:
     for state in folder.glob("step-*"):
         shutil.rmtree(state, ignore_errors=True)
     _remove_leftovers(folder)
-    if folder.exists() and not any(folder.iterdir()):
+    with contextlib.suppress(OSError):  # not there, or not empty: something else is in it
         folder.rmdir()
 
 
