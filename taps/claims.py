@@ -42,8 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
     found = Findings(args.tables)
     statements = {item["id"]: item for item in claims.statements()}
-    wheres = [where for where in found.conditions if where.method in ("eagle2", "hass")]
-    judgements = [claims.judge(number, found, where) for number in statements for where in wheres]
+    judgements = [claims.judge(number, found, where) for number in statements for where in found.families]
     judgements = [judgement for judgement in judgements if judgement.applies]
     write_table(verdict_table(judgements, statements), args.output)
     write_table(evidence_table(judgements), args.output)

@@ -64,6 +64,7 @@ QUESTIONS = (
         short=_YES_NO,
         findings={
             "C7": "averaging their weights is the worst of all variants",
+            "K9": "averaged weights are as good as the specialists when these continue from one common draft model",
             "C9": "routing by confidence beats each specialist on average",
             "C11": "merged trees beat routing on every benchmark",
             "C12": "merged trees beat both specialists on every benchmark",

@@ -70,6 +70,12 @@ class Findings:
         pairs = frame[["temperature", "method"]].drop_duplicates().sort_values(["temperature", "method"])
         return [Where(float(temperature), str(method)) for temperature, method in pairs.itertuples(index=False)]
 
+    @cached_property
+    def families(self) -> list[Where]:
+        """The conditions of the draft families under study: without control methods, unless there is nothing else."""
+        families = [where for where in self.conditions if where.method not in names.CONTROL_METHODS]
+        return families or self.conditions
+
     def benchmarks(self, where: Where) -> list[str]:
         """Returns the benchmarks replayed under a condition, `mean` left out."""
         frame = self.at("acceptance_length", where)

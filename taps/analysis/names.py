@@ -25,8 +25,11 @@ METHOD_TITLES = {
     "eagle2": "EAGLE-2",
     "hass": "HASS",
     "eagle2_long": "EAGLE-2, compute of HASS",
+    "eagle2_shared": "EAGLE-2, specialists from one start",
     "hass_published": "HASS, published attention",
 }
+# Methods that exist to be compared with a family: they have rows in the tables and no figures or verdicts of their own.
+CONTROL_METHODS = frozenset({"eagle2_long", "eagle2_shared", "hass_published"})
 
 MATH, CHAT = "math", "chat"
 SPECIALISTS = (MATH, CHAT)

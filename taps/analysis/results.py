@@ -104,8 +104,8 @@ def sources(files: Sequence[ReplayFile]) -> pd.DataFrame:
 def missing(cycles: pd.DataFrame) -> pd.DataFrame:
     """Returns the combinations that a complete study would hold and this one does not.
 
-    A condition (method, benchmark, temperature, seed) is missing when its neighbours exist: every method with every
-    benchmark at every temperature, with every seed that any other cell of that temperature has. A row (strategy,
+    A condition (method, benchmark, temperature, seed) is missing when its neighbours exist: every benchmark under every
+    (method, temperature) that has any, with every seed that another cell of that temperature has. A row (strategy,
     drafters, budget) is missing from a condition when another benchmark of the same method and temperature has it.
 
     Returns columns: temperature, method, benchmark, seed (-1: all), strategy, drafters ("" for all of them), what.
@@ -118,8 +118,8 @@ def missing(cycles: pd.DataFrame) -> pd.DataFrame:
 def _missing_conditions(held: pd.DataFrame) -> list[tuple[Any, ...]]:
     have = set(held[CONDITION].drop_duplicates().itertuples(index=False, name=None))
     gaps: list[tuple[Any, ...]] = []
-    axes = [sorted(set(held[name])) for name in CONDITION[:3]]
-    for temperature, method, benchmark in itertools.product(*axes):
+    pairs = sorted(set(held[CONDITION[:2]].itertuples(index=False, name=None)))  # controls lack temperatures by design
+    for (temperature, method), benchmark in itertools.product(pairs, sorted(set(held["benchmark"]))):
         seeds = sorted(set(held.loc[held["temperature"] == temperature, "seed"]))
         absent = [seed for seed in seeds if (temperature, method, benchmark, seed) not in have]
         if len(absent) == len(seeds):

@@ -1,4 +1,4 @@
-"""Each claim of the paper (C1 to C25) and each control (K1 to K8) as a function of the tables.
+"""Each claim of the paper (C1 to C25) and each control (K1 to K9) as a function of the tables.
 
 The statements and the published numbers' own verdicts are data (`published/claims.json`); the modules here say which
 comparisons a statement makes.

@@ -1,4 +1,4 @@
-"""Questions that the paper did not ask and its conclusions depend on: the controls K1 to K8."""
+"""Questions that the paper did not ask and its conclusions depend on: the controls K1 to K9."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from taps.analysis import names
 from taps.analysis.claims.registry import (
     ADAPTIVE,
+    AVERAGED,
     BY_ENTROPY,
     BY_HISTORY,
     CALIBRATED,
@@ -36,6 +37,7 @@ STATEMENTS = {
     "K6": "HASS beats EAGLE-2 trained with the same compute",
     "K7": "The large mixture is as good as the matched specialist on every benchmark",
     "K8": "Calibrating confidence improves routing by it",
+    "K9": "Averaged weights are as good as the specialists when these continue from one common draft model",
 }
 
 
@@ -97,3 +99,16 @@ def large_mixture_is_as_good(found: Findings, where: Where) -> Iterator[Step]:
 def calibration_improves_routing(found: Findings, where: Where) -> Iterator[Step]:
     """Routing by calibrated confidence has a mean above routing by raw confidence."""
     yield from compare(found, where, "mean", CALIBRATED, Direction.GREATER, ROUTED)
+
+
+@claim("K9")
+def averaging_works_from_one_start(found: Findings, where: Where) -> Iterator[Step]:
+    """Averaging specialists that share a start, the mean is not below either specialist's by more than the margin."""
+    if where.method != "eagle2":
+        return  # judged once, under the family that the shared specialists belong to
+    shared = Where(where.temperature, "eagle2_shared")
+    if shared in found.conditions:
+        for specialist in (MATH, CHAT):
+            yield from compare(found, shared, "mean", AVERAGED, Direction.NOT_WORSE, specialist, share=SIMILAR_SHARE)
+    else:
+        yield "no specialists from one common start were trained"

@@ -39,8 +39,8 @@ def acceptance_length(found: Findings) -> Picture:
     benchmarks = _benchmarks(found)
     figure, panels = grid(len(benchmarks), columns=len(benchmarks), height_in=1.1 + 0.32 * len(rows), sharey=True)
     for panel, benchmark in zip(panels, benchmarks, strict=True):
-        for index, where in enumerate(found.conditions):
-            offset = 0.18 * (index - (len(found.conditions) - 1) / 2)
+        for index, where in enumerate(found.families):
+            offset = 0.18 * (index - (len(found.families) - 1) / 2)
             _forest(panel, found.at("acceptance_length", where), rows, benchmark, where, offset)
         panel.set_title(names.benchmark_title(benchmark))
     figure.supxlabel("acceptance length", fontsize=8.5)
@@ -79,7 +79,7 @@ def _forest(panel: Axes, frame: pd.DataFrame, rows: list[Row], benchmark: str, w
 
 def beside_published(found: Findings) -> Picture | None:
     """Returns the seven variants of the paper, ours against the published, one panel per benchmark and condition."""
-    wheres = [where for where in found.conditions if where.method in ("eagle2", "hass") and where.temperature in (0, 1)]
+    wheres = [where for where in found.families if where.method in ("eagle2", "hass") and where.temperature in (0, 1)]
     benchmarks = [name for name in _benchmarks(found) if name != "mean"]
     if not wheres or not benchmarks:
         return None
@@ -128,7 +128,7 @@ def node_budget(found: Findings) -> Picture | None:
     curves = [row for row in _CURVES if _select(frame, row).any()]
     if frame.loc[_select(frame, MATH), "num_draft_tokens"].nunique() < 2:
         return None
-    wheres = [where for where in found.conditions if where.method == found.conditions[0].method]
+    wheres = [where for where in found.families if where.method == found.families[0].method]
     benchmarks = [name for name in _benchmarks(found) if name != "mean"]
     xlabel = "verified nodes per cycle"
     figure, cells = condition_grid(wheres, benchmarks, xlabel=xlabel, ylabel="acceptance length", height_in=1.9)
@@ -157,7 +157,7 @@ def node_budget(found: Findings) -> Picture | None:
 
 def averaging_sweep(found: Findings) -> Picture | None:
     """Returns tau against the chat weight of the averaged drafter, specialists at the ends, published sweep beside."""
-    wheres = [where for where in found.conditions if _sweep(found, where).drafters.nunique() > 3]
+    wheres = [where for where in found.families if _sweep(found, where).drafters.nunique() > 3]
     if not wheres:
         return None
     benchmarks = [name for name in _benchmarks(found) if name != "mean"]
@@ -218,7 +218,7 @@ def _select(frame: pd.DataFrame, row: Row) -> pd.Series:
 def _benchmarks(found: Findings) -> list[str]:
     """Returns every benchmark of the study in the paper's order, `mean` last where there is more than one."""
     held: dict[str, None] = {}
-    for where in found.conditions:
+    for where in found.families:
         held |= dict.fromkeys(found.benchmarks(where))
     return [*held, *(["mean"] if len(held) > 1 else [])]
 
@@ -237,7 +237,7 @@ def _condition_look(where: Where) -> tuple[str, str]:
 
 def _best_by_benchmark(found: Findings, rows: list[Row]) -> str:
     """Returns, for a reader who cannot see the figure, the row with the longest acceptance on each benchmark."""
-    where = found.conditions[0]
+    where = found.families[0]
     words = []
     for benchmark in found.benchmarks(where):
         taus = {row: found.tau(where, benchmark, row) for row in rows if row.strategy != "oracle"}

@@ -36,7 +36,7 @@ def speed_against_tau(found: Findings) -> Picture:
     speed = found.table("speed").merge(found.table("acceptance_length")[[*_KEYS, "tau"]], on=_KEYS)
     speed = speed[speed["strategy"].isin(_SHOWN) & ~names.is_sweep(speed["drafters"])]
     live = found.table("live_check")
-    wheres = [where for where in found.conditions if where.method == found.conditions[0].method]
+    wheres = [where for where in found.families if where.method == found.families[0].method]
     benchmarks = sorted(set(speed["benchmark"]) - {"mean"}, key=names.benchmark_order)
     figure, cells = condition_grid(
         wheres, benchmarks, xlabel="acceptance length", ylabel="tokens per second", height_in=2.1

@@ -38,7 +38,7 @@ _ROUTERS = (
 
 def pictures(found: Findings) -> Iterator[Picture]:
     """Yields the figures that the tables allow."""
-    for method in sorted({where.method for where in found.conditions}):
+    for method in sorted({where.method for where in found.families}):
         picture = acceptance_by_depth(found, method)
         if picture is not None:
             yield picture
@@ -53,7 +53,7 @@ def pictures(found: Findings) -> Iterator[Picture]:
 
 def acceptance_by_depth(found: Findings, method: str) -> Picture | None:
     """Returns conditional acceptance against depth, per temperature and benchmark, the published dotted."""
-    wheres = [where for where in found.conditions if where.method == method]
+    wheres = [where for where in found.families if where.method == method]
     wheres = [where for where in wheres if not found.at("acceptance_by_depth", where).empty]
     benchmarks = _benchmarks(found, wheres)
     if not wheres or not benchmarks:
@@ -96,7 +96,7 @@ def _published_depth(where: Where, drafters: str, benchmark: str) -> pd.DataFram
 
 def node_signal(found: Findings, signal: str) -> Picture | None:
     """Returns a signal's mean over accepted and over rejected nodes, per drafter and benchmark, with intervals."""
-    wheres = [where for where in found.conditions if not found.at("node_signals", where).empty]
+    wheres = [where for where in found.families if not found.at("node_signals", where).empty]
     benchmarks = _benchmarks(found, wheres)
     if not wheres or not benchmarks:
         return None
@@ -162,7 +162,7 @@ def routing_shares(found: Findings) -> Picture | None:
     frame = found.table("routing_shares")
     if frame.empty or not frame["drafter"].eq(names.MATH).any():
         return None
-    wheres = [where for where in found.conditions if not found.at("routing_shares", where).empty]
+    wheres = [where for where in found.families if not found.at("routing_shares", where).empty]
     benchmarks = _benchmarks(found, wheres)
     routers = [name for name in _ROUTERS if name in set(frame["strategy"])]
     figure, panels = grid(len(wheres), columns=2, sharex=True, sharey=True, height_in=2.2)
