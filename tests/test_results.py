@@ -53,6 +53,13 @@ def test_missing_lists_conditions_and_rows(tmp_path: Path) -> None:
     }
 
 
+def test_a_control_without_a_temperature_is_not_a_gap(tmp_path: Path) -> None:
+    write_replays(tmp_path, methods=("eagle2",), benchmarks=("gsm8k", "aime"), **SMALL)
+    write_replays(tmp_path, methods=("hass",), benchmarks=("gsm8k",), conditions=((0.0, 0),), **SMALL)
+    gaps = results.missing(results.load_cycles(results.find_replays([tmp_path])))
+    assert gaps[["temperature", "method", "benchmark"]].to_numpy().tolist() == [[0.0, "hass", "aime"]]
+
+
 def test_sources_name_every_file_with_its_digest(tmp_path: Path) -> None:
     write_replays(tmp_path, methods=("eagle2",), benchmarks=("gsm8k",), **SMALL)
     table = results.sources(results.find_replays([tmp_path]))

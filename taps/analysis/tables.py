@@ -83,7 +83,7 @@ def acceptance_tables(sample: Sample) -> Iterator[Table]:
         frame=table,
     )
     yield _paired(summaries.paired_differences(tau, num_draft_tokens=sample.num_draft_tokens), sample)
-    methods = [("hass", "eagle2"), ("hass", "eagle2_long"), ("hass", "hass_published")]
+    methods = [("hass", "eagle2"), ("hass", "eagle2_long"), ("hass", "hass_published"), ("eagle2_shared", "eagle2")]
     yield _difference(
         "method_differences",
         "Differences between draft families",
