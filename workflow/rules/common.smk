@@ -81,6 +81,11 @@ def lease(gpus):
     return ["python", "-m", "taps.plumbing.lease", "--gpus", str(gpus), "--"] if ON_GPU else []
 
 
+def measuring_threads(wildcards):
+    """Returns all cores, so that nothing else runs beside a measurement; on a cluster one job has its own."""
+    return workflow.cores if workflow.local_exec else config["parallel"]["model_threads"]
+
+
 # A params function that takes `input` is not compared between runs (its inputs are); one of `wildcards` alone is.
 # So values of the config must come through the latter, or an edit would rerun nothing.
 

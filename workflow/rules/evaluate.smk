@@ -125,7 +125,7 @@ rule cost:
         "<logs>/cost.log",
     conda:
         "../../envs/taps.yaml"
-    threads: workflow.cores
+    threads: measuring_threads
     resources:
         mem_mb=6000,
         runtime=30,
@@ -174,7 +174,7 @@ if EVALUATION["live"]:
             "<logs>/live_check/{method}/{benchmark}.log",
         conda:
             "../../envs/taps.yaml"
-        threads: workflow.cores
+        threads: measuring_threads
         resources:
             mem_mb=6000,
             runtime=120,
