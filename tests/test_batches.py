@@ -1,5 +1,6 @@
 """Which input predicts what, which rows a step sees, and noise that depends on nothing but its place."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -136,6 +137,16 @@ def test_orders_differ_between_epochs_and_seeds_and_parts_of_epochs_count():
     assert Plan(rows, 8, 0).num_steps(1e-9) == 1
 
 
+@pytest.fixture
+def hasty_threads():
+    """Lets threads take turns a thousand times as often, so that what can go wrong does."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("hasty_threads")
 def test_the_loaders_thread_may_be_in_another_epoch():
     plan = Plan([RowId("math", i) for i in range(7)], 1, 0)
     expected = [plan.row_at(place) for place in range(210)]
