@@ -1,8 +1,5 @@
 """Which input predicts what, which rows a step sees, and noise that depends on nothing but its place."""
 
-import sys
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -135,24 +132,6 @@ def test_orders_differ_between_epochs_and_seeds_and_parts_of_epochs_count():
     assert first != Plan(rows, 40, 1).rows_of(0)
     assert Plan(rows, 8, 0).num_steps(0.5) == 3  # 20 rows
     assert Plan(rows, 8, 0).num_steps(1e-9) == 1
-
-
-@pytest.fixture
-def hasty_threads():
-    """Lets threads take turns a thousand times as often, so that what can go wrong does."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
-
-
-@pytest.mark.usefixtures("hasty_threads")
-def test_the_loaders_thread_may_be_in_another_epoch():
-    plan = Plan([RowId("math", i) for i in range(7)], 1, 0)
-    expected = [plan.row_at(place) for place in range(210)]
-    with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda _: [plan.row_at(place) for place in range(210)], range(40)))
-    assert all(each == expected for each in found)
 
 
 def mixture(tmp_path, train):
