@@ -35,6 +35,8 @@ def speed_against_tau(found: Findings) -> Picture:
     """Returns predicted tokens per second against tau, per condition and benchmark, live measurements as crosses."""
     speed = found.table("speed").merge(found.table("acceptance_length")[[*_KEYS, "tau"]], on=_KEYS)
     speed = speed[speed["strategy"].isin(_SHOWN) & ~names.is_sweep(speed["drafters"])]
+    doubled = speed["strategy"].ne("single_double") | speed["drafters"].isin(names.SPECIALISTS)
+    speed = speed[doubled & (speed["drafters"].eq(names.PAIR) | ~speed["drafters"].str.contains("+", regex=False))]
     live = found.table("live_check")
     wheres = [where for where in found.families if where.method == found.families[0].method]
     benchmarks = sorted(set(speed["benchmark"]) - {"mean"}, key=names.benchmark_order)
@@ -78,6 +80,8 @@ def _at(frame: pd.DataFrame, where: tuple[float, str], benchmark: str) -> pd.Dat
 def training_curves(found: Findings) -> Picture:
     """Returns validation loss, agreement and held-out tau against training tokens, per draft family and drafter."""
     curves = found.table("training_curves")
+    if curves["method"].isin(families := {where.method for where in found.families}).any():
+        curves = curves[curves["method"].isin(families)]
     held_out = [name for name in curves.columns if name.startswith("tau_")]
     panels_of = {
         "value": "training loss (SmoothL1)",
@@ -101,7 +105,7 @@ def training_curves(found: Findings) -> Picture:
         title="Training",
         caption="After every epoch: training loss per supervised token (with feature noise), loss and agreement on "
         "held-out conversations, and acceptance length on held-out prompts by replay. Each token is counted once per "
-        "epoch that reads it; one run per curve.",
+        "epoch that reads it, from the start of the drafter's own training; one run per curve.",
         alt="Line plots of losses, agreement and held-out acceptance length against training tokens.",
         figure=figure,
     )
