@@ -193,6 +193,7 @@ def test_short_answers_follow_the_key_claims() -> None:
     assert answers(split)[0].short.startswith(
         "Partly: of 8 decisive judgements (C1, C2, C3, C4), 7 reproduced, 1 contra"
     )
+    assert answers(agree[:-2])[0].short == "Yes. (Not testable here: C4.)"
     assert answers([_judgement("K5", Verdict.CONTRADICTED, E2)])[3].short == "Entropy rather than confidence."
     sentence = answers(split)[0].sentences[3]
     assert sentence.verdict == "mixed"

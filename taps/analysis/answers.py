@@ -142,12 +142,15 @@ def _short(question: Question, judgements: Sequence[Judgement]) -> str:
     verdicts = [item.verdict for item in own if item.verdict != Verdict.NOT_TESTABLE]
     if not verdicts:
         return question.short[Verdict.NOT_TESTABLE]
+    tested = {item.claim for item in own if item.verdict != Verdict.NOT_TESTABLE}
+    untested = [claim for claim in question.key if claim not in tested]
+    rest = f" (Not testable here: {', '.join(untested)}.)" if untested else ""
     if len(set(verdicts)) == 1:
-        return question.short[verdicts[0]]
+        return question.short[verdicts[0]] + rest
     counts: Counter[Verdict] = Counter(verdicts)
     split = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
     lead = "Partly" if counts[Verdict.REPRODUCED] else "Not shown"
-    return f"{lead}: of {len(verdicts)} decisive judgements ({', '.join(question.key)}), {split}."
+    return f"{lead}: of {len(verdicts)} decisive judgements ({', '.join(question.key)}), {split}.{rest}"
 
 
 def _sentence(claim: str, text: str, judgements: Sequence[Judgement]) -> Sentence:

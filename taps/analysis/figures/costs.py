@@ -41,7 +41,7 @@ def speed_against_tau(found: Findings) -> Picture:
     wheres = [where for where in found.families if where.method == found.families[0].method]
     benchmarks = sorted(set(speed["benchmark"]) - {"mean"}, key=names.benchmark_order)
     figure, cells = condition_grid(
-        wheres, benchmarks, xlabel="acceptance length", ylabel="tokens per second", height_in=2.1
+        wheres, benchmarks, xlabel="acceptance length", ylabel="tokens per second", height_in=2.1 + 1 / len(wheres)
     )
     for panel, where, benchmark in cells:
         part = _at(speed, where, benchmark)
