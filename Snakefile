@@ -11,7 +11,11 @@ from snakemake.utils import min_version
 min_version("9.20")
 
 
-configfile: f"{workflow.basedir}/config.yaml"
+# A study given by --configfile takes the place of config.yaml, in the jobs of a cluster, too: these are not told of
+# --replace-workflow-config. Several files are merged in their order.
+if not workflow.config_settings.configfiles:
+
+    configfile: f"{workflow.basedir}/config.yaml"
 
 
 include: "workflow/rules/common.smk"
