@@ -26,7 +26,7 @@ PAIR = "math+chat"
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns a folder with `tables` and `claims` of a complete synthetic study."""
     folder = tmp_path_factory.mktemp("study")
-    write_replays(folder / "replays", num_questions=10, num_tokens=48)
+    write_replays(folder / "replays", num_questions=10, num_tokens=48, conditions=((0.0, 0), (1.0, 0)))
     tables.main(["--replay", str(folder / "replays"), "--output", str(folder / "tables")])
     stage.main(["--tables", str(folder / "tables"), "--output", str(folder / "claims")])
     return folder
