@@ -139,43 +139,47 @@ def kill_and_rerun(
 ) -> list[str]:
     """Returns what differs after `times` kill -9 of the whole process group, each followed by the same command.
 
-    The moments cover the whole study: each is drawn uniformly from zero to twice what is left divided by the kills left
-    (plus one), on top of a start-up. A run that ends before its moment is compared, and the study begins anew.
+    The moments cover the whole study, however fast the machine is just now: each is a number of finished jobs, drawn
+    uniformly, and a time from then on, drawn uniformly up to a start-up and twice the mean time of a job. A run that
+    ends before its moment is compared, and the study begins anew.
 
     Args:
-        reference: What to compare with; its duration sets the scale of the moments.
+        reference: What to compare with; its duration sets the scale of the times.
         folder: Where the study runs.
         times: Kills.
         seed: Of the moments.
         say: Gets one line per event.
     """
-    moments = random.Random(seed)
+    draw = random.Random(seed)
+    moments = sorted(draw.randrange(reference.num_jobs) for _ in range(times))
+    longest = min(4.0, reference.seconds / 4) + 2 * reference.seconds / reference.num_jobs
     expected = reference.study.results()
-    study, left, different = Study(reference.study.checkout, folder), 1.0, []
-    start_up, num_kills, num_runs = min(4.0, reference.seconds / 4), 0, 0
+    study, different, num_done, num_kills, num_runs = Study(reference.study.checkout, folder), [], 0, 0, 0
     say(f"seed {seed}; undisturbed: {reference.seconds:.0f} s, {reference.num_jobs} jobs, {len(expected)} files")
     while num_kills < times:
         num_runs += 1
         log = f"run-{num_runs:02d}.log"
-        moment = moments.uniform(0, start_up + 2 * left * reference.seconds / (times - num_kills + 1))
         process = study.start(log)
+        while process.poll() is None and num_done + study.num_finished(log) < moments[num_kills]:
+            time.sleep(0.05)
+        delay = draw.uniform(0, longest)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(moment)
+            process.wait(delay)
         if (status := process.poll()) is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             num_kills += 1
-            left -= study.num_finished(log) / reference.num_jobs
-            say(f"kill {num_kills}/{times} after {moment:.1f} s, {100 * (1 - left):.0f} % of the jobs done")
+            num_done += study.num_finished(log)
+            say(f"kill {num_kills}/{times}: {num_done} jobs done, and {delay:.1f} s")
             if survivors := _survivors(folder):
                 return [f"processes {survivors} outlived the kill of their group"]
         elif status:
             return [f"{folder / log}: ended with status {status}"]
         else:
-            say(f"ended within {moment:.1f} s; compared, then begun anew")
+            say("ended before its kill; compared, then begun anew")
             different += differences(expected, study.results())
             shutil.rmtree(folder)
-            left = 1.0
+            num_done = 0
     seconds = study.run("run-last.log")
     say(f"last run, undisturbed: {seconds:.0f} s, {study.num_finished('run-last.log')} jobs")
     return different + differences(expected, study.results())
