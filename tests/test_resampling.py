@@ -41,9 +41,7 @@ def test_matches_a_plain_loop() -> None:
 def test_differences_are_paired() -> None:
     tokens = [[10, 40, 25, 60], [20, 50, 35, 70]]
     found = ratios(_sums(tokens, [[10] * 4] * 2), KEYS, "tokens", "cycles", seed=0)
-    difference = (
-        found.minus(np.array([1]), np.array([0]), found.keys.iloc[[1]]).frame("difference").iloc[0]
-    )
+    difference = found.minus(np.array([1]), np.array([0]), found.keys.iloc[[1]]).frame("difference").iloc[0]
     assert difference["low"] == pytest.approx(1.0, abs=1e-5)
     assert difference["high"] == pytest.approx(1.0, abs=1e-5)
     single = found.frame("tau").iloc[0]
