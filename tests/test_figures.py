@@ -14,7 +14,7 @@ import pytest
 from taps import figures, tables
 from taps.analysis.figures import acceptance, details
 from taps.analysis.figures import trees as tree_figure
-from taps.analysis.figures.style import Picture, look, save, styled
+from taps.analysis.figures.style import Picture, interval_bars, look, save, styled
 from taps.analysis.figures.workflow import EDGES, workflow
 from taps.analysis.findings import Findings
 from taps.decoding.recording import Recording
@@ -44,6 +44,13 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns the tables of a study that has everything, at T = 0."""
     folder = tmp_path_factory.mktemp("complete")
     return _tables(folder, full=True, methods=("eagle2",), benchmarks=("gsm8k", "mt_bench"), conditions=((0.0, 0),))
+
+
+def test_a_value_that_rounding_put_outside_its_interval_has_a_bar_of_length_0() -> None:
+    bars = interval_bars(np.array([2.0, np.nextafter(3.0, 0.0)]), np.array([1.5, 3.0]), np.array([2.25, 3.0]))
+    assert bars[0].tolist() == [0.5, 0.0]
+    assert bars[1][0] == 0.25
+    assert (interval_bars(1.0, 1.0, 1.0) == 0).all()
 
 
 def test_every_figure_is_drawn(complete: Path, tmp_path: Path) -> None:

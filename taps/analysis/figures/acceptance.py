@@ -10,7 +10,17 @@ from matplotlib.axes import Axes
 
 from taps.analysis import names, published
 from taps.analysis.claims.registry import CHAT, MATH, VARIANTS
-from taps.analysis.figures.style import GREY, INK, Picture, condition_grid, condition_title, grid, legend_above, look
+from taps.analysis.figures.style import (
+    GREY,
+    INK,
+    Picture,
+    condition_grid,
+    condition_title,
+    grid,
+    interval_bars,
+    legend_above,
+    look,
+)
 from taps.analysis.findings import Findings, Row, Where, sample_text
 
 _TAU = "Acceptance length is emitted tokens per cycle, pooled over all cycles, the target's own token included."
@@ -67,7 +77,7 @@ def _forest(panel: Axes, frame: pd.DataFrame, rows: list[Row], benchmark: str, w
             panel.errorbar(
                 tau,
                 position + offset,
-                xerr=[[tau - low], [high - tau]],
+                xerr=interval_bars(tau, low, high),
                 fmt=marker,
                 color=colour,
                 ms=3.2,
@@ -113,7 +123,7 @@ def _scatter_against_published(panel: Axes, found: Findings, where: Where, bench
         tau, low, high = part[["tau", "tau_low", "tau_high"]].to_numpy()[0]
         style = look(strategy, drafters)
         panel.errorbar(
-            printed, tau, yerr=[[tau - low], [high - tau]], fmt=style["marker"], color=style["color"], lw=1,
+            printed, tau, yerr=interval_bars(tau, low, high), fmt=style["marker"], color=style["color"], lw=1,
             label=names.VARIANT_TITLES[variant],
         )  # fmt: skip
 

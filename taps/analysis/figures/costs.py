@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from taps.analysis import names
-from taps.analysis.figures.style import GREY, INK, Picture, condition_grid, grid, legend_above, look
+from taps.analysis.figures.style import GREY, INK, Picture, condition_grid, grid, interval_bars, legend_above, look
 from taps.analysis.findings import Findings, sample_text
 
 _KEYS = ["temperature", "method", "strategy", "drafters", "benchmark", "num_draft_tokens"]
@@ -48,7 +48,7 @@ def speed_against_tau(found: Findings) -> Picture:
         for row in part.to_dict("records"):
             style = look(row["strategy"], row["drafters"])
             title = names.row_title(row["strategy"], row["drafters"])
-            bars = [[row["tokens_per_s"] - row["low"]], [row["high"] - row["tokens_per_s"]]]
+            bars = interval_bars(row["tokens_per_s"], row["low"], row["high"])
             panel.errorbar(
                 row["tau"], row["tokens_per_s"], yerr=bars, fmt=style["marker"], color=style["color"], lw=1, label=title
             )

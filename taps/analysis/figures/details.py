@@ -18,6 +18,7 @@ from taps.analysis.figures.style import (
     condition_grid,
     condition_title,
     grid,
+    interval_bars,
     legend_above,
     look,
 )
@@ -116,7 +117,7 @@ def node_signal(found: Findings, signal: str) -> Picture | None:
             value, low, high = (frame[f"{verdict}{end}"].to_numpy() for end in ("", "_low", "_high"))
             spots = np.arange(len(frame)) + shift
             panel.errorbar(
-                spots, value, yerr=[value - low, high - value], fmt=marker, color=colour, lw=1, label=verdict
+                spots, value, yerr=interval_bars(value, low, high), fmt=marker, color=colour, lw=1, label=verdict
             )
         panel.set_xticks(
             range(len(drafters)), [names.drafters_title(name) for name in drafters], rotation=40, ha="right"
@@ -175,7 +176,7 @@ def routing_shares(found: Findings) -> Picture | None:
             spots = np.arange(len(routers)) + 0.15 * (index - (len(benchmarks) - 1) / 2)
             colour = ORANGE if not names.is_math(benchmark) else (BLUE, "#56B4E9", "#009E73", INK)[index % 4]
             panel.errorbar(
-                value, spots, xerr=[value - low, high - value], fmt="os^D"[index % 4], color=colour, lw=1, ms=3.5,
+                value, spots, xerr=interval_bars(value, low, high), fmt="os^D"[index % 4], color=colour, lw=1, ms=3.5,
                 label=names.benchmark_title(benchmark),
             )  # fmt: skip
         panel.axvline(50, color=GREY, lw=0.8)

@@ -23,6 +23,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 from PIL import Image
 
 from taps.analysis import names
@@ -143,6 +144,14 @@ def legend_above(figure: Figure, panels: Sequence[Axes], *, columns: int = 4) ->
             entries.setdefault(label, handle)
     if entries:
         figure.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=columns)
+
+
+def interval_bars(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarray:
+    """Returns the (lower, upper) lengths of error bars [2, n] for values with intervals.
+
+    A value computed by another sum than its interval may lie outside it by a rounding error; no bar is negative.
+    """
+    return np.maximum([np.atleast_1d(np.subtract(value, low)), np.atleast_1d(np.subtract(high, value))], 0.0)
 
 
 def condition_title(where: Where) -> str:
