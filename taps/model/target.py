@@ -10,6 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 from transformers.cache_utils import Cache, DynamicCache
 
+from taps.model.cpu_products import use_widest_float32
 from taps.model.target_folder import check_files
 from taps.model.target_head import read_config
 from taps.plumbing.errors import TapsError
@@ -90,6 +91,7 @@ def load_target(
         TapsError: no such folder, a file of it changed, no chat template, or an architecture whose cache cannot be a
             tree.
     """
+    use_widest_float32()
     folder = Path(folder)
     check_files(folder)
     config = read_config(folder)

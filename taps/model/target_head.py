@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
+from taps.model.cpu_products import use_widest_float32
 from taps.plumbing.artefacts import read_tensors
 from taps.plumbing.errors import ArtefactError, TapsError
 
@@ -83,6 +84,7 @@ def load_target_head(
     Raises:
         TapsError: the folder is not a target, or the draft vocabulary is not within the target's.
     """
+    use_widest_float32()
     config = read_config(target)
     names = [_EMBEDDING] if config.get("tie_word_embeddings") else [_EMBEDDING, _HEAD]
     tensors = [_read_weight(Path(target), name).to(device=device, dtype=dtype) for name in names]
