@@ -48,7 +48,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": False,
     }
 }
-_CPU = {"dtype": "float32", "num_tokens": 8192, "lengths": [64, 512], "batch_tokens": 512, "draft_vocab": 8192}
+_CPU = {"dtype": "float32", "num_tokens": 16384, "lengths": [64, 512], "batch_tokens": 512, "draft_vocab": 8192}
 _CUDA = {"dtype": "bfloat16", "num_tokens": 1 << 18, "lengths": [256, 2048], "batch_tokens": 1 << 14}
 _CUDA |= {"draft_vocab": 1 << 15}
 
@@ -97,8 +97,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     from taps.model.speed import measure_features
 
     _, _, device = start_processes(args.device)
-    machine = describe(device, getattr(torch, args.dtype))
     target, head = open_target(args, device)
+    machine = describe(device, getattr(torch, args.dtype))  # after opening, which decides how products are computed
     skipped: list[str] = []
     with tempfile.TemporaryDirectory(prefix="taps-speed-") as scratch:
         tokens = write_rows(args, head.config, Path(scratch) / "tokens.safetensors")
