@@ -5,7 +5,7 @@
 #   snakemake --cores 1 plan       jobs, disk, FLOPs and hours of the study, before it runs
 #   snakemake -n                   what would run
 #
-# Rules are in workflow/rules, one per stage; each calls one `python -m taps.<stage>`.
+# Rules are in workflow/rules; each calls one `python -m taps.<stage>`. What they ask of the config is in workflow/inputs.
 from snakemake.utils import min_version
 
 min_version("9.20")
@@ -18,7 +18,7 @@ if not workflow.config_settings.configfiles:
     configfile: f"{workflow.basedir}/config.yaml"
 
 
-include: "workflow/rules/common.smk"
+include: "workflow/inputs/common.smk"
 
 
 pathvars:
@@ -27,6 +27,12 @@ pathvars:
     logs=f"logs/{config['study']}",
 
 
+include: "workflow/inputs/assets.smk"
+include: "workflow/inputs/data.smk"
+include: "workflow/inputs/drafters.smk"
+include: "workflow/inputs/evaluation.smk"
+include: "workflow/inputs/report.smk"
+include: "workflow/rules/assets.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/features.smk"
 include: "workflow/rules/train.smk"

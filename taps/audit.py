@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taps.plumbing.artefacts import write_text
+from taps.plumbing.atomic import write_text
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
 

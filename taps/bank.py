@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taps.decoding.trees import Trees
-from taps.plumbing.artefacts import digest_of, provenance, read_tensors, write_tensors
+from taps.plumbing.artefacts import read_tensors, write_tensors
 from taps.plumbing.cli import run
 from taps.plumbing.progress import progress
+from taps.plumbing.provenance import digest_of, provenance
 
 if TYPE_CHECKING:
     from taps.decoding.drafting import DraftOptions

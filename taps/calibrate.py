@@ -21,9 +21,10 @@ import numpy as np
 
 from taps.decoding.calibration import bets, fit_inverse_temperature, reliability
 from taps.decoding.recording import load_recording
-from taps.plumbing.artefacts import digest_of, provenance, read_envelope, write_json
+from taps.plumbing.artefacts import read_envelope, write_json
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import digest_of, provenance
 
 
 def build_parser() -> argparse.ArgumentParser:

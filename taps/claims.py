@@ -23,8 +23,9 @@ from taps.analysis.claims import Judgement
 from taps.analysis.findings import Findings
 from taps.analysis.rendering import NOTHING, Table, format_interval, in_print, write_table
 from taps.analysis.verdicts import Outcome
-from taps.plumbing.artefacts import provenance, write_json
+from taps.plumbing.artefacts import write_json
 from taps.plumbing.cli import run
+from taps.plumbing.provenance import provenance
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -23,9 +23,10 @@ from taps.data.conversations import read_conversations
 from taps.data.generated import stream_generated
 from taps.data.json_stream import CUT_OFF, Record
 from taps.data.records import stream_records
-from taps.plumbing.artefacts import provenance, write_json, write_jsonl
+from taps.plumbing.artefacts import write_json, write_jsonl
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import provenance
 
 READERS = ("sharegpt", "instruction", "hub", "reasoning_gym")
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taps.decoding.live_models import add_model_flags, load_models, model_inputs
-from taps.plumbing.artefacts import provenance, write_json
+from taps.plumbing.artefacts import write_json
 from taps.plumbing.cli import run
+from taps.plumbing.provenance import provenance
 
 if TYPE_CHECKING:
     import torch
@@ -139,7 +140,8 @@ def decoding_times(
     from taps.decoding.engine import decode
     from taps.decoding.live_drafter import LiveDrafter
     from taps.decoding.plain import decode_plainly
-    from taps.decoding.strategies import Options, find
+    from taps.decoding.registry import Options
+    from taps.decoding.strategies import find
 
     endless = replace(target, eos_ids=frozenset())
     twin = LiveDrafter(drafter.model, drafter.head, depth=drafter.depth, top_k=drafter.top_k)

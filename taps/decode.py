@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taps.decoding.live_models import add_model_flags, load_models, model_inputs
-from taps.plumbing.artefacts import provenance, read_json, read_jsonl, write_json
+from taps.plumbing.artefacts import read_json, read_jsonl, write_json
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import provenance
 
 if TYPE_CHECKING:
     from taps.decoding.engine import Decoded
-    from taps.decoding.strategies import Options, Strategy
+    from taps.decoding.registry import Options, Strategy
     from taps.decoding.warp import Sampling
     from taps.model.target import Target
 
@@ -59,7 +60,8 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the stage."""
     args = build_parser().parse_args(argv)
-    from taps.decoding.strategies import Options, find
+    from taps.decoding.registry import Options
+    from taps.decoding.strategies import find
     from taps.decoding.warp import Sampling
 
     names = [name for name, _ in args.drafter]

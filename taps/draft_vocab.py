@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 
 from taps.data.mixtures import training_rows
-from taps.plumbing.artefacts import provenance, read_tensors, write_tensors
+from taps.plumbing.artefacts import read_tensors, write_tensors
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import provenance
 
 
 def count(tensors: Mapping[str, np.ndarray], vocab_size: int) -> np.ndarray:

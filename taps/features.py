@@ -21,10 +21,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taps.plumbing.artefacts import digest_of, provenance, read_tensors
+from taps.plumbing.artefacts import read_tensors
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.progress import progress
+from taps.plumbing.provenance import digest_of, provenance
 
 if TYPE_CHECKING:
     import torch

@@ -25,10 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from taps.data.downloads import HubSource, check_pinned, download_hub, download_wheel, with_retries
-from taps.plumbing.artefacts import atomic_path, provenance, sha256_of, write_text
+from taps.plumbing.atomic import atomic_path, write_text
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import atomic_folder, link
+from taps.plumbing.provenance import provenance, sha256_of
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from taps.plumbing.artefacts import provenance, write_json
+from taps.plumbing.artefacts import write_json
 from taps.plumbing.cli import named_path, run
+from taps.plumbing.provenance import provenance
 
 if TYPE_CHECKING:
     from taps.analysis.figures.style import Picture

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from taps.data.mixtures import seeded_order, validation_rows
-from taps.plumbing.artefacts import provenance, read_envelope, read_jsonl, write_jsonl
+from taps.plumbing.artefacts import read_envelope, read_jsonl, write_jsonl
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import provenance
 
 _CHARACTERS_PER_TOKEN = 3  # a question longer than this for each token of max_length might not fit
 

@@ -24,9 +24,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taps.plumbing.artefacts import digest_of, provenance, sha256_of
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import digest_of, provenance, sha256_of
 
 if TYPE_CHECKING:
     import torch

@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from taps.plumbing.artefacts import provenance, rebuild_command
 from taps.plumbing.cli import run
 from taps.plumbing.errors import ArtefactError
 from taps.plumbing.folders import atomic_folder, link
+from taps.plumbing.provenance import provenance, rebuild_command
 
 if TYPE_CHECKING:
     from taps.model.feature_store import Manifest

@@ -31,12 +31,13 @@ from taps.decoding.comparison import RecordedText, compare_cycles, first_differe
 from taps.decoding.cost_model import CostModel
 from taps.decoding.live_models import add_model_flags, load_models, model_inputs
 from taps.decoding.recording import Recording, load_recording
-from taps.decoding.strategies import Options
+from taps.decoding.registry import Options
 from taps.decoding.walk import Cycles, walk
-from taps.plumbing.artefacts import provenance, read_json, write_json
+from taps.plumbing.artefacts import read_json, write_json
 from taps.plumbing.cli import named_path, run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.progress import progress
+from taps.plumbing.provenance import provenance
 from taps.replay import Row, check_rows, inverse_temperatures, parse_rows
 
 if TYPE_CHECKING:

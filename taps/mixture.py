@@ -22,9 +22,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from taps.data.mixtures import Size, take, validation_rows
-from taps.plumbing.artefacts import provenance, read_tensors, write_json
+from taps.plumbing.artefacts import read_tensors, write_json
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import provenance
 
 T = TypeVar("T")
 

@@ -23,9 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from taps.plumbing.artefacts import provenance, read_jsonl, write_json
+from taps.plumbing.artefacts import read_jsonl, write_json
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import provenance
 
 GRAM = 13
 """Words in a row that hardly two texts share by chance. Source: the contamination studies of GPT-3 and after."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from taps.analysis.page import build_page
-from taps.plumbing.artefacts import write_text
+from taps.plumbing.atomic import write_text
 from taps.plumbing.cli import run
 
 

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from taps.config import read, validate
-from taps.plumbing.artefacts import provenance, write_json
+from taps.plumbing.artefacts import write_json
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import provenance
 from taps.study.budget import hours, original_work, study_disk, study_work
 
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taps.model.target_folder import finish_target, save_model, write_plain_json
-from taps.plumbing.artefacts import digest_of
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import atomic_folder, link
+from taps.plumbing.provenance import digest_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -22,9 +22,10 @@ from taps.data.conversations import UniqueIds
 from taps.data.generated import stream_generated
 from taps.data.mixtures import seeded_order
 from taps.data.records import stream_records
-from taps.plumbing.artefacts import provenance, write_json, write_jsonl
+from taps.plumbing.artefacts import write_json, write_jsonl
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import provenance
 
 
 def build_parser() -> argparse.ArgumentParser:

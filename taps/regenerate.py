@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any
 from taps.data.audit import Audit
 from taps.data.chat import ChatTokenizer, Reason, TokenRow
 from taps.data.mixtures import BEYOND_SIZE, seeded_order
-from taps.plumbing.artefacts import digest_of, provenance, read_jsonl, write_json, write_jsonl
+from taps.plumbing.artefacts import read_jsonl, write_json, write_jsonl
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.journal import Journal
 from taps.plumbing.progress import progress
+from taps.plumbing.provenance import digest_of, provenance
 
 if TYPE_CHECKING:
     from taps.decoding.warp import Sampling

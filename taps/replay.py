@@ -25,13 +25,15 @@ import numpy as np
 
 from taps.decoding.node_groups import NODE_KINDS, node_groups
 from taps.decoding.recording import Recording, load_recording
-from taps.decoding.strategies import Options, Strategy, find
+from taps.decoding.registry import Options, Strategy
+from taps.decoding.strategies import find
 from taps.decoding.walk import Cycles, walk
-from taps.plumbing.artefacts import provenance, read_json
+from taps.plumbing.artefacts import read_json
 from taps.plumbing.cli import named_path, run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.parquet import categories, write_parquet
 from taps.plumbing.progress import progress
+from taps.plumbing.provenance import provenance
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taps.plumbing.artefacts import provenance, read_tensors, write_json, write_tensors
+from taps.plumbing.artefacts import read_tensors, write_json, write_tensors
 from taps.plumbing.cli import run
+from taps.plumbing.provenance import provenance
 
 if TYPE_CHECKING:
     import torch

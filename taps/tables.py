@@ -20,8 +20,9 @@ from taps.analysis import inputs, results
 from taps.analysis.published_audit import audit_tables
 from taps.analysis.rendering import Table, write_table
 from taps.analysis.tables import Sample, acceptance_tables, detail_tables
-from taps.plumbing.artefacts import provenance, write_json
+from taps.plumbing.artefacts import write_json
 from taps.plumbing.cli import named_path, run
+from taps.plumbing.provenance import provenance
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taps.model.target_folder import finish_target, save_model
-from taps.plumbing.artefacts import digest_of, read_jsonl
+from taps.plumbing.artefacts import read_jsonl
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import atomic_folder
 from taps.plumbing.progress import progress
+from taps.plumbing.provenance import digest_of
 
 if TYPE_CHECKING:
     import torch

@@ -29,10 +29,11 @@ import numpy as np
 from taps.data.audit import Audit
 from taps.data.chat import ChatTokenizer, Reason, TokenRow
 from taps.data.mixtures import BEYOND_SIZE, seeded_order
-from taps.plumbing.artefacts import provenance, read_jsonl, write_json, write_tensors
+from taps.plumbing.artefacts import read_jsonl, write_json, write_tensors
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.progress import progress
+from taps.plumbing.provenance import provenance
 
 _BATCH = 256  # conversations tokenised at once: the tokenizer's threads are busy, little is done beyond the size
 

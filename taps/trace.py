@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from taps.plumbing.artefacts import provenance, read_jsonl, write_tensors
+from taps.plumbing.artefacts import read_jsonl, write_tensors
 from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.progress import progress
+from taps.plumbing.provenance import provenance
 
 
 def build_parser() -> argparse.ArgumentParser:

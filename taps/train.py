@@ -20,9 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from taps.plumbing.artefacts import digest_of, provenance, read_json, write_json, write_text
+from taps.plumbing.artefacts import read_json, write_json
+from taps.plumbing.atomic import write_text
 from taps.plumbing.cli import named_path, run
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import digest_of, provenance
 
 _ONLINE = Path("online")
 

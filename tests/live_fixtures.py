@@ -14,7 +14,8 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from taps.decoding.engine import Decoded, decode
 from taps.decoding.live_drafter import LiveDrafter
-from taps.decoding.strategies import REGISTRY, Options, find
+from taps.decoding.registry import REGISTRY, Options
+from taps.decoding.strategies import find
 from taps.decoding.trees import PAD_TOKEN, ROOT, Trees
 from taps.model.checkpoint import save_drafter
 from taps.model.drafter import DrafterConfig, DraftModel

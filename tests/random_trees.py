@@ -10,7 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from taps.decoding.trees import PAD_TOKEN, ROOT, Trees
-from taps.plumbing.artefacts import digest_of, write_tensors
+from taps.plumbing.artefacts import write_tensors
+from taps.plumbing.provenance import digest_of
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from taps.plumbing.artefacts import provenance, write_json, write_text
+from taps.plumbing.artefacts import write_json
+from taps.plumbing.atomic import write_text
+from taps.plumbing.provenance import provenance
 
 MADE_FROM = provenance(stage="test")
 COST: dict[str, Any] = {

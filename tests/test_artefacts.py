@@ -24,11 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taps.analysis.results import find_replays, load_cycles
-from taps.plumbing import artefacts
 from taps.plumbing.artefacts import (
-    atomic_path,
-    digest_of,
-    provenance,
     read_envelope,
     read_json,
     read_jsonl,
@@ -36,12 +32,13 @@ from taps.plumbing.artefacts import (
     write_json,
     write_jsonl,
     write_tensors,
-    write_text,
 )
+from taps.plumbing.atomic import atomic_path, write_text
 from taps.plumbing.cli import run
 from taps.plumbing.errors import ArtefactError
 from taps.plumbing.folders import atomic_folder
 from taps.plumbing.parquet import categories, write_parquet
+from taps.plumbing.provenance import digest_of, provenance
 
 MADE = {"stage": "taps.test"}
 ARRAYS = {"tokens": np.arange(50, dtype=np.int32), "scores": np.linspace(0, 1, 7, dtype=np.float32)}
@@ -328,7 +325,7 @@ def test_provenance_names_causes_and_neither_times_nor_secrets(tmp_path: Path, m
 WRITER = """
 import sys
 from pathlib import Path
-from taps.plumbing.artefacts import atomic_path
+from taps.plumbing.atomic import atomic_path
 for _ in range(200):
     with atomic_path(Path(sys.argv[1])) as temporary, open(temporary, "w") as file:
         for _ in range(50):
@@ -414,7 +411,7 @@ def test_disk_full_is_one_line_and_leaves_nothing(
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(artefacts.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     message = exit_message(lambda: shape.write(tmp_path / shape.name, "other"), capsys)
     assert re.fullmatch(r"error: .*disk full; free some space and rerun, nothing half-written was kept\n", message)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before

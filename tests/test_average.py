@@ -11,8 +11,8 @@ from taps import average
 from taps.model.averaging import weighted_mean
 from taps.model.checkpoint import read_drafter_tensors, save_drafter
 from taps.model.drafter import DraftModel
-from taps.plumbing.artefacts import digest_of
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import digest_of
 from tests.draft_models import CONFIG
 
 

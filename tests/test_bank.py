@@ -12,8 +12,9 @@ from taps.decoding.live_drafter import LiveDrafter
 from taps.decoding.trees import Trees
 from taps.decoding.warp import Sampling
 from taps.model.sampler import continue_batch
-from taps.plumbing.artefacts import digest_of, read_tensors, write_jsonl, write_tensors
+from taps.plumbing.artefacts import read_tensors, write_jsonl, write_tensors
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import digest_of
 from taps.trace import main as trace_main
 from taps.trace import pack
 from tests.live_fixtures import draft_model, head_of, save_drafters, save_word_target, tiny_target

@@ -15,7 +15,8 @@ from taps.analysis.answers import QUESTIONS, answers
 from taps.analysis.claims.registry import Judgement
 from taps.analysis.findings import Findings, Where
 from taps.analysis.verdicts import Verdict
-from taps.plumbing.artefacts import provenance, read_json, write_json
+from taps.plumbing.artefacts import read_json, write_json
+from taps.plumbing.provenance import provenance
 from tests.replay_fixtures import write_replays
 
 E2, HASS = Where(0.0, "eagle2"), Where(0.0, "hass")

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from taps.decoding.engine import decode
 from taps.decoding.live_drafter import LiveDrafter
-from taps.decoding.strategies import Options, find
+from taps.decoding.registry import Options
+from taps.decoding.strategies import find
 from taps.decoding.trees import Trees
 from taps.decoding.verification import TargetText, one_tree
 from taps.decoding.warp import Sampling

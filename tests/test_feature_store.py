@@ -19,8 +19,9 @@ from taps.model.feature_store import (
     write_manifest,
     write_shard,
 )
-from taps.plumbing.artefacts import digest_of, write_json, write_tensors
+from taps.plumbing.artefacts import write_json, write_tensors
 from taps.plumbing.errors import ArtefactError
+from taps.plumbing.provenance import digest_of
 
 LENGTHS = [5, 1, 9, 4, 4, 12, 2]
 HIDDEN = 8

@@ -17,8 +17,8 @@ import pytest
 
 from taps import fetch
 from taps.data.downloads import download_wheel, wanted_files, with_retries
-from taps.plumbing.artefacts import digest_of
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import digest_of
 
 CONTENT = b"forty-two questions\n"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

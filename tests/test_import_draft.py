@@ -13,8 +13,8 @@ from taps import import_draft
 from taps.average import target_digest
 from taps.model.checkpoint import load_drafter, read_drafter_config, read_drafter_tensors, save_drafter
 from taps.model.drafter import DraftModel
-from taps.plumbing.artefacts import digest_of
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import digest_of
 from tests.draft_models import CONFIG
 from tests.target_fixtures import write_target
 

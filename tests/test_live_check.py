@@ -10,7 +10,7 @@ import pytest
 from taps import bank, cost, trace
 from taps.decoding.comparison import RecordedText, compare_cycles, first_difference
 from taps.decoding.engine import Cycle
-from taps.decoding.strategies import REGISTRY
+from taps.decoding.registry import REGISTRY
 from taps.decoding.walk import Cycles
 from taps.decoding.warp import Sampling
 from taps.live_check import main
@@ -92,7 +92,8 @@ def test_replay_equals_live_decoding_cycle_by_cycle(study, temperature, capsys):
 
 def test_another_recording_is_noticed(study):
     """Live decoding at other draws than recorded: the trace's seed is changed behind its back."""
-    from taps.plumbing.artefacts import digest_of, read_tensors
+    from taps.plumbing.artefacts import read_tensors
+    from taps.plumbing.provenance import digest_of
 
     tensors, meta = read_tensors(study / "t1.safetensors", kind="trace")
     write_tensors(study / "t2.safetensors", tensors, kind="trace", provenance={}, meta=meta | {"seed": 6})

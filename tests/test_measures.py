@@ -19,7 +19,8 @@ from taps.analysis.measures import (
     value,
 )
 from taps.decoding.node_groups import node_groups
-from taps.decoding.strategies import Options, find
+from taps.decoding.registry import Options
+from taps.decoding.strategies import find
 from taps.decoding.walk import Bank, read_text, walk
 from tests.random_trees import Recorded, seeds
 

@@ -14,7 +14,8 @@ import pytest
 
 from taps import claims, figures, page, tables
 from taps.analysis.page import cell_class, with_code
-from taps.plumbing.artefacts import provenance, read_json, write_json
+from taps.plumbing.artefacts import read_json, write_json
+from taps.plumbing.provenance import provenance
 from tests.browser import CHROMIUM, Page, browser
 from tests.replay_fixtures import write_replays
 from tests.report_fixtures import write_artefacts

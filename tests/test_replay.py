@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from taps.decoding.recording import load_recording
-from taps.decoding.strategies import REGISTRY
+from taps.decoding.registry import REGISTRY
 from taps.plumbing.artefacts import write_json
 from taps.plumbing.errors import TapsError
 from taps.replay import main, parse_rows

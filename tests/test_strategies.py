@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from taps.decoding.history import MERGED, Hindsight, History
-from taps.decoding.strategies import REGISTRY, Options, Proposal, Strategy, confidence, find, mean_entropy, strategy
+from taps.decoding.registry import REGISTRY, Options, Proposal, Strategy, strategy
+from taps.decoding.strategies import confidence, find, mean_entropy
 from taps.decoding.trees import ROOT, Trees, no_trees
 from taps.plumbing.errors import TapsError
 
@@ -161,7 +162,8 @@ def test_live_decoding_refuses_hindsight(name: str) -> None:
 
 def test_a_new_strategy_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
     registry: dict[str, Strategy] = {}
-    monkeypatch.setattr("taps.decoding.strategies.REGISTRY", registry)
+    for module in ("registry", "strategies"):
+        monkeypatch.setattr(f"taps.decoding.{module}.REGISTRY", registry)
 
     @strategy(calibratable=True)
     def always_second(trees, history, options):

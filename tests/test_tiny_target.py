@@ -11,8 +11,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from taps import tiny_target
-from taps.plumbing.artefacts import read_json, sha256_of, write_jsonl
+from taps.plumbing.artefacts import read_json, write_jsonl
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import sha256_of
 
 CHATS = [
     {

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from taps.decoding.history import History
-from taps.decoding.strategies import Options, find
+from taps.decoding.registry import Options
+from taps.decoding.strategies import find
 from taps.decoding.trees import ROOT, Trees, path_to
 from taps.decoding.verification import Tree, follow, one_tree
 from taps.decoding.warp import Sampling, next_tokens, target_probs

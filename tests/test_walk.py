@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taps.decoding.history import MERGED, History
-from taps.decoding.strategies import REGISTRY, Options, Strategy, find
+from taps.decoding.registry import REGISTRY, Options, Strategy
+from taps.decoding.strategies import find
 from taps.decoding.trees import Trees
 from taps.decoding.walk import Bank, Cycles, Text, read_text, walk
 from tests.random_trees import Recorded, longest, seeds

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from taps.plumbing.artefacts import write_text
+from taps.plumbing.atomic import write_text
 
 FINE = 4  # decimals of every measured number in a CSV
 COARSE = 2  # decimals in print, as in the paper

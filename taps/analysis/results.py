@@ -18,8 +18,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from taps.plumbing.artefacts import rebuild_command, sha256_of
 from taps.plumbing.errors import ArtefactError, TapsError
+from taps.plumbing.provenance import rebuild_command, sha256_of
 
 CONDITION = ["temperature", "method", "benchmark", "seed"]  # what one replay file was made under
 ROW = ["strategy", "drafters", "num_draft_tokens"]  # what one replayed variant is

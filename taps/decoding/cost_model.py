@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from taps.decoding.strategies import Options, find
+from taps.decoding.registry import Options
+from taps.decoding.strategies import find
 
 
 @dataclass(frozen=True, kw_only=True)

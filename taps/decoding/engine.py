@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from taps.decoding.history import History
-from taps.decoding.strategies import Options, Strategy
+from taps.decoding.registry import Options, Strategy
 from taps.decoding.timing import Clock, Seconds
 from taps.decoding.trees import NO_FUTURE, Trees, depths, no_trees, num_accepted
 from taps.decoding.verification import TargetText, follow, one_tree

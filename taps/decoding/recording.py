@@ -11,8 +11,9 @@ import numpy as np
 
 from taps.decoding.trees import Trees
 from taps.decoding.walk import Bank, Text, read_text
-from taps.plumbing.artefacts import digest_of, read_envelope, read_tensors, rebuild_command
+from taps.plumbing.artefacts import read_envelope, read_tensors
 from taps.plumbing.errors import ArtefactError
+from taps.plumbing.provenance import digest_of, rebuild_command
 
 _SAME_DRAFTING = ("depth", "top_k", "num_nodes", "draft_vocab_size")  # what banks must share to be compared
 

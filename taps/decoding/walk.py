@@ -22,7 +22,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from taps.decoding.history import Hindsight, History
-from taps.decoding.strategies import Options, Strategy, find
+from taps.decoding.registry import Options, Strategy
+from taps.decoding.strategies import find
 from taps.decoding.trees import NO_FUTURE, Trees, depths, match, num_accepted
 
 _BLOCK = 4096  # positions evaluated at a time: bounds memory, changes nothing else

@@ -13,8 +13,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from taps.model.drafter import DrafterConfig, DraftModel
-from taps.plumbing.artefacts import atomic_path, read_json, rebuild_command, sha256_of, write_json, write_text
+from taps.plumbing.artefacts import read_json, write_json
+from taps.plumbing.atomic import atomic_path, write_text
 from taps.plumbing.errors import ArtefactError, TapsError
+from taps.plumbing.provenance import rebuild_command, sha256_of
 
 WEIGHTS, CONFIG, PROVENANCE = "model.safetensors", "config.json", "provenance.json"
 

@@ -14,4 +14,4 @@ def use_widest_float32() -> None:
     """
     features = torch.cpu.get_capabilities()
     if features.get("avx512_f") and not features.get("amx_tile"):
-        torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+        torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # type: ignore[attr-defined]  # made on import

@@ -20,16 +20,9 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from safetensors import SafetensorError, safe_open
 
-from taps.plumbing.artefacts import (
-    digest_of,
-    read_envelope,
-    read_json,
-    read_tensors,
-    rebuild_command,
-    write_json,
-    write_tensors,
-)
+from taps.plumbing.artefacts import read_envelope, read_json, read_tensors, write_json, write_tensors
 from taps.plumbing.errors import ArtefactError
+from taps.plumbing.provenance import digest_of, rebuild_command
 
 MANIFEST, MANIFEST_KIND, PART_KIND, SHARD_KIND = "manifest.json", "features", "feature_part", "feature_shard"
 

@@ -7,8 +7,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taps.plumbing.artefacts import provenance, read_json, rebuild_command, sha256_of, write_json
+from taps.plumbing.artefacts import read_json, write_json
 from taps.plumbing.errors import ArtefactError, TapsError
+from taps.plumbing.provenance import provenance, rebuild_command, sha256_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from taps.plumbing.artefacts import sha256_of, write_text
+from taps.plumbing.atomic import write_text
+from taps.plumbing.provenance import sha256_of
 
 _MANIFEST = "state.json"
 

@@ -11,7 +11,8 @@ import torch
 
 from taps.bank import bank_of_trace
 from taps.decoding.drafting import DraftOptions
-from taps.decoding.strategies import Options, find
+from taps.decoding.registry import Options
+from taps.decoding.strategies import find
 from taps.decoding.walk import Bank, read_text, walk
 from taps.model.alignment import aligned_passes
 from taps.model.batches import Conversations, RowId

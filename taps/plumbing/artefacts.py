@@ -5,163 +5,20 @@ Three shapes of artefact share one envelope (`kind`, `digest`, `provenance`):
   second one the rest of the header;
 - rows: JSON lines; the envelope is the sidecar `<file>.provenance.json`, the digest covers the file;
 - JSON: the envelope wraps `content`, the digest covers its canonical dump.
-
-Provenance holds no time stamp and no path outside the run, so equal inputs give byte-equal artefacts.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import platform
-import re
-import shlex
-import socket
 import struct
-import subprocess
-import sys
-from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import taps
+from taps.plumbing.atomic import atomic_path, write_text
 from taps.plumbing.errors import ArtefactError
-
-_VERSIONED = ("numpy", "torch", "transformers", "deepspeed", "datasets", "pandas", "safetensors", "reasoning_gym")
-_STANDS_FOR_FOLDER = ("manifest.json", "provenance.json", "config.json")  # folders that are made as a whole hold one
-
-
-# --- provenance ------------------------------------------------------------------------------------------------------
-
-
-def provenance(*, stage: str, inputs: Mapping[str, Path] | None = None, **facts: Any) -> dict[str, Any]:
-    """Returns who made an artefact: versions, git state, the digests of its inputs, and `facts` (seed, device ...).
-
-    Args:
-        stage: Module that writes, e.g. `taps.trace`.
-        inputs: Name -> path of each artefact or plain file read; only their digests are kept.
-        facts: JSON-serialisable settings that determine the content.
-    """
-    versions = {
-        name: sys.modules[name].__version__ for name in _VERSIONED if hasattr(sys.modules.get(name), "__version__")
-    }
-    return {
-        "stage": stage,
-        "taps": taps.__version__,
-        "git": _git_state(),
-        "python": platform.python_version(),
-        "versions": versions,
-        "inputs": {name: digest_of(path) for name, path in sorted((inputs or {}).items())},
-        **facts,
-    }
-
-
-@lru_cache(maxsize=1)
-def _git_state() -> str:
-    """Returns `<commit>` or `<commit>+changes` of the checkout that holds the package, else `unknown`."""
-    folder = Path(taps.__file__).parent
-    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+changes"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
-
-
-def digest_of(path: Path) -> str:
-    """Returns an artefact's recorded digest without reading its data; hashes files that carry none.
-
-    A folder stands for its `manifest.json` (feature stores), `config.json` (model folders) or sidecar (fetched assets).
-    """
-    path = Path(path)
-    if path.is_dir():
-        for name in _STANDS_FOR_FOLDER:
-            if (path / name).exists():
-                return digest_of(path / name)
-        if _sidecar(path).exists():
-            return str(json.loads(_sidecar(path).read_text())["digest"])
-        raise ArtefactError(path, "not a folder of ours", remedy=rebuild_command(path))
-    if not path.exists():
-        raise ArtefactError(path, "missing", remedy=rebuild_command(path))
-    if path.suffix == ".safetensors":
-        with contextlib.suppress(ArtefactError):
-            envelope = _read_header(path)[0].get("__metadata__", {}).get("taps")
-            if envelope:
-                return str(json.loads(envelope)["digest"])
-    sidecar = _sidecar(path)
-    if sidecar.exists():
-        return str(json.loads(sidecar.read_text())["digest"])
-    if path.suffix == ".json" and _starts_like_ours(path):
-        with contextlib.suppress(ValueError, KeyError):
-            return str(json.loads(path.read_text(encoding="utf-8"))["digest"])
-    return sha256_of(path)
-
-
-def _starts_like_ours(path: Path) -> bool:
-    """Returns whether a JSON file opens with our envelope; foreign ones may be gigabytes, or broken."""
-    with open(path, "rb") as file:
-        return re.match(rb'\{\s*"kind"', file.read(32)) is not None
-
-
-def sha256_of(path: Path, *, start: int = 0) -> str:
-    """Returns the hex sha256 of a file from byte `start` on."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        file.seek(start)
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def rebuild_command(path: Path) -> str:
-    """Returns the remedy that error messages name for a broken artefact; a file of a folder means the folder.
-
-    The workflow says in TAPS_SNAKEMAKE_OPTIONS by which options it was told its study, quoted for a shell.
-    """
-    path = Path(path)
-    if any((path.parent / name).exists() for name in _STANDS_FOR_FOLDER) or path.name in _STANDS_FOR_FOLDER:
-        path = path.parent
-    options = shlex.split(os.environ.get("TAPS_SNAKEMAKE_OPTIONS", ""))
-    return f"rebuild it with: {shlex.join(['snakemake', '--cores', '1', *options, '--force', str(path)])}"
-
-
-# --- atomic files ----------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; moves it there, synced, when the block ends without an error.
-
-    Two writers of one path do not meet: the temporary name holds host and pid. Leftovers of dead writers are removed.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(path)
-    temporary = path.parent / f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp"
-    try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _remove_leftovers(path: Path) -> None:
-    host = socket.gethostname()
-    for leftover in path.parent.glob(f".{path.name}.{host}.*.tmp"):
-        pid = leftover.name.split(".")[-2]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            leftover.unlink(missing_ok=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes UTF-8 text atomically."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-
+from taps.plumbing.provenance import read_header, rebuild_command, sha256_of, sidecar_of
 
 # --- JSON and JSON lines ---------------------------------------------------------------------------------------------
 
@@ -199,7 +56,7 @@ def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]], *, kind: str, pro
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
                 num_rows += 1
         envelope = {"kind": kind, "digest": sha256_of(temporary), "provenance": provenance}
-    write_text(_sidecar(path), json.dumps(envelope, indent=1, ensure_ascii=False) + "\n")
+    write_text(sidecar_of(path), json.dumps(envelope, indent=1, ensure_ascii=False) + "\n")
     return num_rows
 
 
@@ -211,7 +68,7 @@ def read_jsonl(path: Path, *, kind: str) -> list[dict[str, Any]]:
     """
     path = Path(path)
     try:
-        sidecar = _sidecar(path).read_text(encoding="utf-8", errors="replace")
+        sidecar = sidecar_of(path).read_text(encoding="utf-8", errors="replace")
         digest = sha256_of(path)
     except FileNotFoundError as error:
         raise ArtefactError(error.filename, "missing", remedy=rebuild_command(path)) from None
@@ -219,10 +76,6 @@ def read_jsonl(path: Path, *, kind: str) -> list[dict[str, Any]]:
         raise ArtefactError(path, "changed since it was written", remedy=rebuild_command(path))
     with open(path, encoding="utf-8") as file:
         return [json.loads(line) for line in file]
-
-
-def _sidecar(path: Path) -> Path:
-    return Path(path).with_name(Path(path).name + ".provenance.json")
 
 
 def _digest_json(content: Any) -> str:
@@ -299,7 +152,7 @@ def read_tensors(
 
     path = Path(path)
     envelope = read_envelope(path, kind=kind)
-    header, start = _read_header(path)
+    header, start = read_header(path)
     if verify and sha256_of(path, start=start) != envelope["digest"]:
         raise ArtefactError(path, "changed or truncated since it was written", remedy=rebuild_command(path))
     wanted = sorted(set(header) - {"__metadata__"}) if names is None else list(names)
@@ -319,29 +172,13 @@ def read_envelope(path: Path, *, kind: str) -> dict[str, Any]:
         ArtefactError: missing, truncated header, foreign, or of another kind.
     """
     path = Path(path)
-    header = _read_header(path)[0]
+    header = read_header(path)[0]
     text = header.pop("__metadata__", {}).get("taps", "")
     envelope = _opened(path, text, kind=kind, needs=("digest", "meta"))
     expected = _digest_json([header, envelope["meta"]])
     if envelope.get("header_digest", expected) != expected:  # the first files had none
         raise ArtefactError(path, "changed since it was written", remedy=rebuild_command(path))
     return envelope
-
-
-def _read_header(path: Path) -> tuple[dict[str, Any], int]:
-    """Returns a safetensors header and the offset of its data region."""
-    try:
-        with open(path, "rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            encoded = file.read(length) if length < 1 << 30 else b""
-        header = json.loads(encoded)
-    except FileNotFoundError:
-        raise ArtefactError(path, "missing", remedy=rebuild_command(path)) from None
-    except (ValueError, struct.error):
-        header = None
-    if not isinstance(header, dict) or not isinstance(header.get("__metadata__", {}), dict):
-        raise ArtefactError(path, "not a complete safetensors file", remedy=rebuild_command(path))
-    return header, 8 + length
 
 
 def _serialise(tensors: Mapping[str, Any]) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taps.plumbing.artefacts import atomic_path
+from taps.plumbing.atomic import atomic_path
 
 if TYPE_CHECKING:
     import pyarrow as pa

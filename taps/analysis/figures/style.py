@@ -28,7 +28,7 @@ from PIL import Image
 
 from taps.analysis import names
 from taps.analysis.findings import Where
-from taps.plumbing.artefacts import atomic_path
+from taps.plumbing.atomic import atomic_path
 
 BLUE, ORANGE, GREEN, SKY, PURPLE, YELLOW, AMBER = (
     "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7", "#F0E442", "#E69F00",

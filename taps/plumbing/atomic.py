@@ -1,0 +1,42 @@
+"""Files that exist whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yields a temporary path beside `path`; moves it there, synced, when the block ends without an error.
+
+    Two writers of one path do not meet: the temporary name holds host and pid. Leftovers of dead writers are removed.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(path)
+    temporary = path.parent / f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp"
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _remove_leftovers(path: Path) -> None:
+    host = socket.gethostname()
+    for leftover in path.parent.glob(f".{path.name}.{host}.*.tmp"):
+        pid = leftover.name.split(".")[-2]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            leftover.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes UTF-8 text atomically."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
