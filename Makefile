@@ -35,7 +35,7 @@ smoke: env
 	snakemake all --cores $(CORES) --directory "$$folder" --replace-workflow-config --configfile workflow/studies/smoke.yaml
 
 test: env
-	pytest
+	pytest -n $(CORES)
 
 lint: env
 	ruff check
