@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 
 from taps.data.audit import Audit
 from taps.data.conversations import read_conversations
@@ -24,7 +23,7 @@ from taps.data.generated import stream_generated
 from taps.data.json_stream import CUT_OFF, Record
 from taps.data.records import stream_records
 from taps.plumbing.artefacts import write_json, write_jsonl
-from taps.plumbing.cli import run
+from taps.plumbing.cli import add_source_flags, run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
 
@@ -42,20 +41,10 @@ def build_parser() -> argparse.ArgumentParser:
         required=True,
         help="sharegpt: lists of turns; instruction: pairs; hub: either, by record; reasoning_gym: generated",
     )
-    parser.add_argument(
-        "--input",
-        type=Path,
-        nargs="+",
-        action="extend",
-        default=[],
-        help="JSON, JSON lines, parquet, or a folder of these",
-    )
+    add_source_flags(parser)
     parser.add_argument("--max-rows", type=int, help="stop after this many kept conversations")
-    parser.add_argument("--task", help="reasoning_gym: name of the generator")
     parser.add_argument("--rows", type=int, help="reasoning_gym: number of problems to generate")
     parser.add_argument("--seed", type=int, default=0, help="reasoning_gym: seed of the problems")
-    parser.add_argument("--output", type=Path, required=True, help="JSONL to write")
-    parser.add_argument("--audit", type=Path, required=True, help="JSON to write: read, kept, dropped by reason")
     return parser
 
 

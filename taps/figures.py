@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from taps.plumbing.artefacts import write_json
-from taps.plumbing.cli import named_path, run
+from taps.plumbing.cli import NAMED_PATHS, run
 from taps.plumbing.provenance import provenance
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--tables", type=Path, required=True, help="folder that the tables stage wrote")
     trees = parser.add_argument_group("draft trees of one recorded answer, drawn if all three are given")
     trees.add_argument("--trace", type=Path, help="recorded text")
-    trees.add_argument(
-        "--bank", type=named_path, action="append", default=[], metavar="DRAFTER=PATH", help="draft bank along it"
-    )
+    trees.add_argument("--bank", **NAMED_PATHS, default=[], metavar="DRAFTER=PATH", help="draft bank along it")
     trees.add_argument("--tokenizer", type=Path, help="tokenizer.json of the target")
     trees.add_argument("--num-nodes", type=int, default=14, help="nodes drawn of each tree (default: %(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")

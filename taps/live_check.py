@@ -34,7 +34,7 @@ from taps.decoding.recording import Recording, load_recording
 from taps.decoding.registry import Options
 from taps.decoding.walk import Cycles, walk
 from taps.plumbing.artefacts import read_json, write_json
-from taps.plumbing.cli import named_path, run
+from taps.plumbing.cli import NAMED_PATHS, run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.progress import progress
 from taps.plumbing.provenance import provenance
@@ -56,12 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_model_flags(parser, with_trees=False)
     parser.add_argument("--trace", type=Path, required=True, help="recorded text")
     parser.add_argument(
-        "--bank",
-        type=named_path,
-        action="append",
-        required=True,
-        metavar="DRAFTER=PATH",
-        help="draft bank along that trace; once per --drafter",
+        "--bank", **NAMED_PATHS, required=True, metavar="DRAFTER=PATH", help="draft bank along it; once per --drafter"
     )
     parser.add_argument("--strategies", required=True, help="JSON list, as taps.replay takes it")
     parser.add_argument("--calibration", type=Path, help="inverse temperatures for the _calibrated strategies")

@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from taps.plumbing.artefacts import read_jsonl, write_json
-from taps.plumbing.cli import run
-from taps.plumbing.errors import TapsError
+from taps.plumbing.cli import NAMED_PATHS, by_name, run
 from taps.plumbing.provenance import provenance
 
 GRAM = 13
@@ -39,8 +38,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m taps.overlap", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--corpus", action="append", required=True, metavar="NAME=FILE", help="JSONL of taps.corpus")
-    parser.add_argument("--prompts", action="append", required=True, metavar="NAME=FILE", help="JSONL of taps.prompts")
+    parser.add_argument("--corpus", **NAMED_PATHS, required=True, metavar="NAME=FILE", help="JSONL of taps.corpus")
+    parser.add_argument("--prompts", **NAMED_PATHS, required=True, metavar="NAME=FILE", help="JSONL of taps.prompts")
     parser.add_argument("--output", type=Path, required=True, help="JSON to write")
     return parser
 
@@ -48,7 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Writes the overlap of every corpus with every benchmark."""
     options = build_parser().parse_args(argv)
-    corpora, benchmarks = named_paths(options.corpus, "--corpus"), named_paths(options.prompts, "--prompts")
+    corpora, benchmarks = by_name(options.corpus, "--corpus"), by_name(options.prompts, "--prompts")
     indices = {name: index_prompts(read_jsonl(path, kind="prompts")) for name, path in benchmarks.items()}
     entries = []
     for corpus, path in corpora.items():
@@ -60,23 +59,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     inputs = {f"corpus_{name}": path for name, path in corpora.items()}
     inputs |= {f"prompts_{name}": path for name, path in benchmarks.items()}
     write_json(options.output, entries, kind="overlap", provenance=provenance(stage="taps.overlap", inputs=inputs))
-
-
-def named_paths(values: Sequence[str], flag: str) -> dict[str, Path]:
-    """Returns name -> path of `NAME=FILE` values.
-
-    Raises:
-        TapsError: no `=`, or a name given twice.
-    """
-    paths: dict[str, Path] = {}
-    for value in values:
-        name, equals, path = value.partition("=")
-        if not (name and equals and path):
-            raise TapsError(f"{flag} {value}", "not NAME=FILE")
-        if name in paths:
-            raise TapsError(f"{flag} {value}", f"{name} was given before")
-        paths[name] = Path(path)
-    return paths
 
 
 # --- words and grams -------------------------------------------------------------------------------------------------

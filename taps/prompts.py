@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 from taps.data.audit import Audit
 from taps.data.benchmarks import READERS, Prompt, read_prompts
@@ -23,7 +22,7 @@ from taps.data.generated import stream_generated
 from taps.data.mixtures import seeded_order
 from taps.data.records import stream_records
 from taps.plumbing.artefacts import write_json, write_jsonl
-from taps.plumbing.cli import run
+from taps.plumbing.cli import add_source_flags, run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
 
@@ -34,19 +33,9 @@ def build_parser() -> argparse.ArgumentParser:
         prog="python -m taps.prompts", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--reader", choices=sorted(READERS), required=True, help="the benchmark's own format")
-    parser.add_argument(
-        "--input",
-        type=Path,
-        nargs="+",
-        action="extend",
-        default=[],
-        help="JSON, JSON lines, parquet, or a folder of these",
-    )
-    parser.add_argument("--task", help="reasoning_gym: name of the generator")
+    add_source_flags(parser)
     parser.add_argument("--num-prompts", type=int, default=0, help="size of the subset; 0 takes all")
     parser.add_argument("--seed", type=int, default=0, help="seed of the subset; reasoning_gym: of the problems")
-    parser.add_argument("--output", type=Path, required=True, help="JSONL to write")
-    parser.add_argument("--audit", type=Path, required=True, help="JSON to write: read, kept, dropped by reason")
     return parser
 
 

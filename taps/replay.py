@@ -29,7 +29,7 @@ from taps.decoding.registry import Options, Strategy
 from taps.decoding.strategies import find
 from taps.decoding.walk import Cycles, walk
 from taps.plumbing.artefacts import read_json
-from taps.plumbing.cli import named_path, run
+from taps.plumbing.cli import NAMED_PATHS, run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.parquet import categories, write_parquet
 from taps.plumbing.progress import progress
@@ -55,12 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--trace", type=Path, required=True, help="recorded text")
     parser.add_argument(
-        "--bank",
-        type=named_path,
-        action="append",
-        required=True,
-        metavar="DRAFTER=PATH",
-        help="draft bank along that trace; once per drafter",
+        "--bank", **NAMED_PATHS, required=True, metavar="DRAFTER=PATH", help="draft bank along it; once per drafter"
     )
     parser.add_argument(
         "--strategies",

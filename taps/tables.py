@@ -21,7 +21,7 @@ from taps.analysis.published_audit import audit_tables
 from taps.analysis.rendering import Table, write_table
 from taps.analysis.tables import Sample, acceptance_tables, detail_tables
 from taps.plumbing.artefacts import write_json
-from taps.plumbing.cli import named_path, run
+from taps.plumbing.cli import NAMED_PATHS, run
 from taps.plumbing.provenance import provenance
 
 
@@ -37,7 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--num-draft-tokens", type=int, help="node budget of the main tables (default: the replays' own default)"
     )
     optional = parser.add_argument_group("more tables, each from files of other stages")
-    labelled: dict[str, Any] = {"type": named_path, "action": "append", "default": []}
+    labelled = {**NAMED_PATHS, "default": []}
     optional.add_argument("--audit", metavar="SOURCE=FILE", help="audit of a corpus or benchmark", **labelled)
     optional.add_argument("--drafter", metavar="METHOD/MIXTURE=DIR", help="trained draft model", **labelled)
     optional.add_argument("--calibration", metavar="METHOD=FILE", help="fitted temperatures", **labelled)

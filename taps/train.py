@@ -22,7 +22,7 @@ from typing import Any
 
 from taps.plumbing.artefacts import read_json, write_json
 from taps.plumbing.atomic import write_text
-from taps.plumbing.cli import named_path, run
+from taps.plumbing.cli import NAMED_PATHS, run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import digest_of, provenance
 
@@ -37,7 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     data = parser.add_argument_group("data")
     data.add_argument("--target", type=Path, required=True, help="folder of the target model")
     data.add_argument("--mixture", type=Path, required=True, help="mixture to train on")
-    each: dict[str, Any] = {"action": "append", "required": True, "type": named_path}
+    each = {**NAMED_PATHS, "required": True}
     data.add_argument("--tokens", **each, metavar="CORPUS=FILE", help="tokens of each corpus")
     data.add_argument("--features", **each, metavar="CORPUS=DIR", help=f"their features, or CORPUS={_ONLINE}")
     data.add_argument("--draft-vocab", type=Path, help="train over these tokens only")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from taps.plumbing.cli import named_path, run
+from taps.plumbing.cli import by_name, named_path, run
 from taps.plumbing.errors import TapsError
 
 
@@ -56,6 +56,12 @@ def test_ctrl_c_is_130_and_success_returns(capsys: pytest.CaptureFixture) -> Non
     assert ended.value.code == 130
     run(lambda: None)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_name_is_given_once() -> None:
+    assert by_name([("a", Path("x")), ("b", Path("x"))], "--corpus") == {"a": Path("x"), "b": Path("x")}
+    with pytest.raises(TapsError, match="--corpus: a name is given twice, found a"):
+        by_name([("a", Path("x")), ("b", Path("x")), ("a", Path("y"))], "--corpus")
 
 
 def test_named_paths() -> None:

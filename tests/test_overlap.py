@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from taps import overlap
 from taps.plumbing.artefacts import read_json, write_jsonl
-from taps.plumbing.errors import TapsError
 
 COUNT = " ".join(str(number) for number in range(1, 21))  # twenty words: eight grams
 
@@ -80,15 +77,3 @@ def test_stage_writes_every_pair(tmp_path):
         ("b", "a", 0),
         ("b", "b", 1),
     ]
-
-
-@pytest.mark.parametrize(
-    ("values", "message"), [(["x"], "not NAME=FILE"), (["=x"], "not NAME=FILE"), (["a=1", "a=2"], "a was given before")]
-)
-def test_bad_names(values, message):
-    with pytest.raises(TapsError, match=message):
-        overlap.named_paths(values, "--corpus")
-
-
-def test_names_keep_equals_signs_in_paths():
-    assert overlap.named_paths(["a=x=y"], "--corpus") == {"a": Path("x=y")}

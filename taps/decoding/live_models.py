@@ -9,8 +9,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from taps.plumbing.cli import named_path
-from taps.plumbing.errors import TapsError
+from taps.plumbing.cli import NAMED_PATHS, by_name
 
 if TYPE_CHECKING:
     from taps.decoding.live_drafter import LiveDrafter
@@ -25,12 +24,7 @@ def add_model_flags(parser: argparse.ArgumentParser, *, with_trees: bool = True)
     """
     parser.add_argument("--target", type=Path, required=True, help="folder of the target model")
     parser.add_argument(
-        "--drafter",
-        type=named_path,
-        action="append",
-        required=True,
-        metavar="NAME=DIR",
-        help="name and folder of a draft model; once per drafter",
+        "--drafter", **NAMED_PATHS, required=True, metavar="NAME=DIR", help="folder of a draft model; once per drafter"
     )
     parser.add_argument("--draft-vocab", type=Path, help="draft over these tokens only")
     parser.add_argument(
@@ -64,9 +58,7 @@ def load_models(args: argparse.Namespace) -> tuple[Target, dict[str, LiveDrafter
     from taps.model.target import load_target
     from taps.model.target_head import load_target_head
 
-    folders = dict(args.drafter)
-    if len(folders) < len(args.drafter):
-        raise TapsError("--drafter", "a name is given twice", found=", ".join(name for name, _ in args.drafter))
+    folders = by_name(args.drafter, "--drafter")
     place = {"dtype": getattr(torch, args.dtype), "device": args.device}
     head = load_target_head(args.target, draft_vocab=args.draft_vocab, **place)
     models = {name: load_drafter(path, target_config=head.config, **place) for name, path in folders.items()}

@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 import errno
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from taps.plumbing.errors import TapsError
 
@@ -42,6 +43,21 @@ def _fail(message: str) -> None:
     sys.exit(1)
 
 
+def add_source_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds what every reader of data takes: --input and --task; and what it writes: --output and --audit."""
+    parser.add_argument(
+        "--input",
+        type=Path,
+        nargs="+",
+        action="extend",
+        default=[],
+        help="JSON, JSON lines, parquet, or a folder of these",
+    )
+    parser.add_argument("--task", help="reasoning_gym: name of the generator")
+    parser.add_argument("--output", type=Path, required=True, help="JSONL to write")
+    parser.add_argument("--audit", type=Path, required=True, help="JSON to write: read, kept, dropped by reason")
+
+
 def named_path(text: str) -> tuple[str, Path]:
     """Returns (name, path) of an argument such as `math=banks/math.safetensors`; an argparse type.
 
@@ -52,3 +68,18 @@ def named_path(text: str) -> tuple[str, Path]:
     if not name or not path:
         raise argparse.ArgumentTypeError(f"expected NAME=PATH, e.g. math=banks/math.safetensors, found {text!r}")
     return name, Path(path)
+
+
+NAMED_PATHS: dict[str, Any] = {"type": named_path, "action": "append"}
+"""Keywords of `add_argument` for a flag that is given once per named file."""
+
+
+def by_name(paths: Sequence[tuple[str, Path]], flag: str) -> dict[str, Path]:
+    """Returns name -> path of such a flag's values.
+
+    Raises:
+        TapsError: a name is given twice.
+    """
+    if repeated := sorted({name for name, _ in paths if [other for other, _ in paths].count(name) > 1}):
+        raise TapsError(flag, "a name is given twice", found=", ".join(repeated))
+    return dict(paths)

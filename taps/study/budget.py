@@ -154,13 +154,7 @@ def study_work(config: Mapping[str, Any]) -> list[Work]:
     drafted = sum(num_drafted(config, method) for method in config["methods"])
     tree = 1 + config["drafting"]["depth"] * config["drafting"]["top_k"]
     return [
-        Work(
-            stage="features",
-            model="target",
-            flops=shape.target_flops(features, _row_length(config) / 2, head=False),
-            rate=TRAINING,
-        ),
-        Work(stage="train", model="draft", flops=sum(training_work(config).values()), rate=TRAINING),
+        *_preparation(config, features),
         Work(
             stage="trace",
             model="target",
@@ -168,6 +162,15 @@ def study_work(config: Mapping[str, Any]) -> list[Work]:
             rate=DECODING,
         ),
         Work(stage="bank", model="draft", flops=shape.draft_flops(drafted * tree, context), rate=TRAINING),
+    ]
+
+
+def _preparation(config: Mapping[str, Any], num_tokens: float) -> list[Work]:
+    """Returns the operations up to trained draft models, with features of `num_tokens` tokens."""
+    features = shape_of(config).target_flops(num_tokens, _row_length(config) / 2, head=False)
+    return [
+        Work(stage="features", model="target", flops=features, rate=TRAINING),
+        Work(stage="train", model="draft", flops=sum(training_work(config).values()), rate=TRAINING),
     ]
 
 
@@ -215,13 +218,7 @@ def original_work(config: Mapping[str, Any]) -> list[Work]:
     context = plan["prompt_tokens"] + plan["answer_tokens"] / 2
     cycles = new / plan["tau"]
     return [
-        Work(
-            stage="features",
-            model="target",
-            flops=shape.target_flops(features, _row_length(config) / 2, head=False),
-            rate=TRAINING,
-        ),
-        Work(stage="train", model="draft", flops=sum(training_work(config).values()), rate=TRAINING),
+        *_preparation(config, features),
         Work(
             stage="evaluate",
             model="target",
