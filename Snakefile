@@ -38,6 +38,7 @@ include: "workflow/rules/features.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/average.smk"
 include: "workflow/rules/trace.smk"
+include: "workflow/rules/bank.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
 

@@ -22,6 +22,7 @@ from taps.plumbing.artefacts import read_tensors, write_tensors
 from taps.plumbing.cli import run
 from taps.plumbing.progress import progress
 from taps.plumbing.provenance import digest_of, provenance
+from taps.plumbing.shards import add_shard_flags, own_part
 
 if TYPE_CHECKING:
     from taps.decoding.drafting import DraftOptions
@@ -41,6 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--depth", type=int, required=True, help="expansions after the first level")
     parser.add_argument("--top-k", type=int, required=True, help="children per node, and nodes expanded per level")
     parser.add_argument("--num-nodes", type=int, required=True, help="nodes kept per tree, root not counted")
+    add_shard_flags(parser, of="the texts")
     parser.add_argument("--chunk", type=int, default=64, help="positions drafted together (default: %(default)s)")
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"), help="compute dtype")
     parser.add_argument("--device", default="cpu", help="torch device (default: %(default)s)")
@@ -63,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     trace, _ = read_tensors(args.trace, kind="trace")
     options = DraftOptions(depth=args.depth, top_k=args.top_k, num_nodes=args.num_nodes)
     start = time.perf_counter()
-    trees, offsets = bank_of_trace(model, head, trace, options, chunk=args.chunk)
+    trees, offsets = bank_of_trace(model, head, own_texts(trace, args), options, chunk=args.chunk)
     seconds = time.perf_counter() - start
     inputs = {"target": args.target, "drafter": args.drafter / "model.safetensors", "trace": args.trace}
     if args.draft_vocab:
@@ -90,6 +92,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         meta=meta,
     )
     print(f"{args.output}: {len(trees)} positions, {len(trees) / max(seconds, 1e-9):.0f} positions/s")
+
+
+def own_texts(trace: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Returns the trace with the texts of this job only; their offsets still point into all tokens."""
+    lengths = trace["prompt_lengths"]
+    own = own_part(range(len(lengths)), args)
+    first, end = (own[0], own[-1] + 1) if own else (0, 0)
+    return {**trace, "offsets": trace["offsets"][first : end + 1], "prompt_lengths": lengths[first:end]}
 
 
 def bank_of_trace(

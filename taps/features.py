@@ -26,6 +26,7 @@ from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.progress import progress
 from taps.plumbing.provenance import digest_of, provenance
+from taps.plumbing.shards import add_shard_flags, own_part
 
 if TYPE_CHECKING:
     import torch
@@ -47,8 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch-tokens", type=int, help="tokens per forward pass (default: 512 on a CPU, else 16384)")
     parser.add_argument("--shard-tokens", type=int, default=32768, help="tokens per file (default: %(default)s)")
     parser.add_argument("--check-rows", type=int, default=2, help="rows per file whose logits are compared")
-    parser.add_argument("--shard", type=int, default=0, help="which of --num-shards parts to compute, from 0")
-    parser.add_argument("--num-shards", type=int, default=1, help="jobs that share the corpus (default: %(default)s)")
+    add_shard_flags(parser, of="the corpus")
     parser.add_argument("--trust-remote-code", action="store_true", help="run code shipped with the model")
     parser.add_argument("--output", type=Path, required=True, help="folder to write: a store, or one part of it")
     return parser
@@ -58,15 +58,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs the stage."""
     args = build_parser().parse_args(argv)
     args.batch_tokens = args.batch_tokens or (512 if args.device == "cpu" else 16384)  # of the cache, of the device
-    if not 0 <= args.shard < args.num_shards:
-        raise TapsError(
-            "--shard", "no such part", expected=f"0 to --num-shards - 1 = {args.num_shards - 1}", found=args.shard
-        )
     from taps.model.feature_store import MANIFEST_KIND, PART_KIND, finished_shard, plan_shards, write_manifest
 
     rows, manifest, where = read_rows(args)
     planned = plan_shards([len(row) for row in rows], args.shard_tokens)
-    mine = planned[len(planned) * args.shard // args.num_shards : len(planned) * (args.shard + 1) // args.num_shards]
+    mine = own_part(planned, args)
     partial = reopen(args.output)
     done = {shard.file: finished_shard(partial, shard, manifest=manifest) for shard in mine}
     missing = [shard for shard in mine if done[shard.file] is None]

@@ -19,6 +19,7 @@ from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.progress import progress
 from taps.plumbing.provenance import provenance
+from taps.plumbing.shards import add_shard_flags, own_part
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -33,6 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--top-k", type=int, default=0, help="most likely tokens kept, 0 = all (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="decides the draws at temperature > 0")
     parser.add_argument("--max-new-tokens", type=int, required=True, help="most tokens per turn")
+    add_shard_flags(parser, of="the prompts")
     parser.add_argument("--batch-size", type=int, default=32, help="prompts decoded together (default: %(default)s)")
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"), help="compute dtype")
     parser.add_argument("--device", default="cpu", help="torch device (default: %(default)s)")
@@ -58,15 +60,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     sampling = Sampling(temperature=args.temperature, top_p=args.top_p, top_k=args.top_k)
     sequences, skipped = record(
         target,
-        prompts,
+        own_part(prompts, args),
         sampling=sampling,
         seed=args.seed,
         max_new_tokens=args.max_new_tokens,
         batch_size=args.batch_size,
     )
-    if not sequences:
+    if not sequences and args.num_shards == 1:
         raise TapsError(args.prompts, "no prompt fits the target's context", expected=f"< {target.max_length} tokens")
-    tensors, meta = pack(sequences)
+    no_features = torch.zeros((0, target.config["hidden_size"]), dtype=getattr(torch, args.dtype))
+    tensors, meta = pack(sequences, no_features=no_features)
     meta |= {
         "skipped": skipped,
         "sampling": sampling.to_json(),
@@ -83,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def record(
-    target: Any, prompts: list[dict[str, Any]], *, sampling: Any, seed: int, max_new_tokens: int, batch_size: int
+    target: Any, prompts: Sequence[dict[str, Any]], *, sampling: Any, seed: int, max_new_tokens: int, batch_size: int
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Returns (sequences, skipped): one sequence per prompt and turn, ordered by prompt, then turn.
 
@@ -99,7 +102,7 @@ def record(
     }
     sequences, skipped = [], []
     bar = progress(total=sum(len(p["turns"]) for p in prompts) * max_new_tokens, what="tracing", unit="tok")
-    for turn in range(max(len(prompt["turns"]) for prompt in prompts)):
+    for turn in range(max((len(prompt["turns"]) for prompt in prompts), default=0)):
         due = []
         for order, prompt in enumerate(prompts):
             if turn >= len(prompt["turns"]) or len(messages[prompt["id"]]) < 2 * turn:
@@ -133,19 +136,18 @@ def record(
     return sorted(sequences, key=lambda s: (s["order"], s["turn"])), skipped
 
 
-def pack(sequences: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the tensors and the per-sequence facts of a trace file."""
+def pack(sequences: list[dict[str, Any]], *, no_features: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the tensors and the per-sequence facts of a trace file; `no_features` is a tensor [0, h]."""
     import torch
 
     tokens = [torch.tensor([*s["prompt"], *s["answer"].tokens.tolist()], dtype=torch.int32) for s in sequences]
     lengths = torch.tensor([0, *map(len, tokens)])
     tensors = {
-        "tokens": torch.cat(tokens),
+        "tokens": torch.cat([torch.zeros(0, dtype=torch.int32), *tokens]),
         "offsets": lengths.cumsum(0),
         "prompt_lengths": torch.tensor([len(s["prompt"]) for s in sequences], dtype=torch.int32),
-        "features": torch.cat(
-            [s["answer"].features for s in sequences]
-        ),  # compute dtype: live decoding drafts from these
+        # in the compute dtype: live decoding drafts from these
+        "features": torch.cat([no_features, *(s["answer"].features for s in sequences)]),
     }
     meta = {
         "ids": [s["id"] for s in sequences],

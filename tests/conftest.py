@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from tests.faults import Reference, undisturbed
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: the processes share the cores
 
+_STUDY_FILES = ("tests/test_faults.py", "tests/test_reruns.py")  # all their tests look at the finished study
 
-@pytest.hookimpl(tryfirst=True)  # before the plugin reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps together what shares costly fixtures: a file's tests, and all tests that look at the finished study."""
-    for item in items:
-        shares_study = "finished_smoke" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("smoke" if shares_study else item.path.stem))
+
+class _ByFixtures(LoadFileScheduling):
+    """Gives one process all tests that share costly fixtures: those of a file, and of the files of the study."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "study" if file in _STUDY_FILES else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    """Returns the scheduler of `pytest -n`."""
+    return _ByFixtures(config, log)
 
 
 @pytest.fixture(scope="session")

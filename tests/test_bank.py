@@ -35,7 +35,7 @@ def trace(target):
     for index, (prompt, length) in enumerate(zip(PROMPTS, LENGTHS, strict=True)):
         (answer,) = continue_batch(target, [prompt], sampling=Sampling(), uniforms=None, max_new_tokens=length)
         sequences.append({"id": str(index), "turn": 0, "category": None, "prompt": prompt, "answer": answer})
-    return pack(sequences)[0]
+    return pack(sequences, no_features=torch.zeros((0, target.config["hidden_size"])))[0]
 
 
 def test_positions_are_the_roots_of_all_cycles(target, trace):

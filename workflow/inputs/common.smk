@@ -39,6 +39,9 @@ TARGET = config["target"]
 DRAFTING = config["drafting"]
 EVALUATION = config["evaluation"]
 ON_GPU = config["device"] == "cuda"
+FEATURE_SHARDS, TRACE_SHARDS, BANK_SHARDS = (
+    config["parallel"][f"{what}_shards"] for what in ("feature", "trace", "bank")
+)
 
 
 def either(names):
@@ -79,6 +82,11 @@ def flags(**values):
 def lease(gpus):
     """Returns the words in front of a command that needs devices of its own."""
     return ["python", "-m", "taps.plumbing.lease", "--gpus", str(gpus), "--"] if ON_GPU else []
+
+
+def shard_of(num_shards):
+    """Returns a params function: which shard a job computes; no flags where one job does all."""
+    return lambda wildcards: flags(shard=wildcards.shard, num_shards=num_shards) if num_shards > 1 else []
 
 
 def measuring_threads(wildcards):

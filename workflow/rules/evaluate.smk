@@ -1,48 +1,4 @@
-"""Draft banks, their replay under every strategy, and what a cycle costs on this machine."""
-
-
-rule bank:
-    """Drafts a tree at every position of a trace."""
-    input:
-        target="<results>/target",
-        drafter="<results>/drafters/{method}/{mixture}",
-        trace="<results>/traces/{benchmark}/t{temperature}_s{seed}.safetensors",
-        draft_vocab=draft_vocab,
-    output:
-        "<results>/banks/{method}/{mixture}/{benchmark}/t{temperature}_s{seed}.safetensors",
-    log:
-        "<logs>/bank/{method}/{mixture}/{benchmark}/t{temperature}_s{seed}.log",
-    conda:
-        "../../envs/taps.yaml"
-    threads: config["parallel"]["model_threads"]
-    resources:
-        mem_mb=6000,
-        runtime=240,
-        gpu=1 if ON_GPU else 0,
-    params:
-        code=code_digest("taps.bank"),
-        lease=lease(1),
-        draft_vocab=each("draft_vocab", "draft_vocab"),
-        depth=DRAFTING["depth"],
-        top_k=DRAFTING["top_k"],
-        num_nodes=DRAFTING["num_nodes"],
-        dtype=config["dtype"],
-        device=config["device"],
-    shell:
-        """
-        {params.lease:q} python -m taps.bank \
-            --target {input.target:q} \
-            --drafter {input.drafter:q} \
-            --trace {input.trace:q} \
-            {params.draft_vocab:q} \
-            --depth {params.depth:q} \
-            --top-k {params.top_k:q} \
-            --num-nodes {params.num_nodes:q} \
-            --dtype {params.dtype:q} \
-            --device {params.device:q} \
-            --output {output:q} \
-            2>&1 | tee {log:q}
-        """
+"""The replay of draft banks under every strategy, and what a cycle costs on this machine."""
 
 
 rule calibrate:

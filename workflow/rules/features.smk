@@ -1,90 +1,53 @@
 """The target's last hidden state of every training token, once per corpus, shared by all mixtures."""
 
-if config["parallel"]["feature_shards"] == 1:
 
-    rule features:
-        """Computes a corpus's features in one job."""
-        input:
-            target="<results>/target",
-            tokens="<results>/tokens/{corpus}.safetensors",
-        output:
-            directory("<results>/features/{corpus}"),
-        log:
-            "<logs>/features/{corpus}.log",
-        conda:
-            "../../envs/taps.yaml"
-        threads: config["parallel"]["model_threads"]
-        resources:
-            mem_mb=4000,
-            runtime=240,
-            gpu=1 if ON_GPU else 0,
-        params:
-            code=code_digest("taps.features"),
-            lease=lease(1),
-            dtype=config["dtype"],
-            device=config["device"],
-            trust=flags(trust_remote_code=TARGET["trust_remote_code"]),
-        shell:
-            """
-            {params.lease:q} python -m taps.features \
-                --target {input.target:q} \
-                --tokens {input.tokens:q} \
-                --dtype {params.dtype:q} \
-                --device {params.device:q} \
-                {params.trust:q} \
-                --output {output:q} \
-                2>&1 | tee {log:q}
-            """
+rule features:
+    """Computes a corpus's features: all in one job, or one of several shards."""
+    input:
+        target="<results>/target",
+        tokens="<results>/tokens/{corpus}.safetensors",
+    output:
+        directory("<results>/feature_shards/{corpus}/{shard}" if FEATURE_SHARDS > 1 else "<results>/features/{corpus}"),
+    log:
+        "<logs>/features/{corpus}/{shard}.log" if FEATURE_SHARDS > 1 else "<logs>/features/{corpus}.log",
+    conda:
+        "../../envs/taps.yaml"
+    threads: config["parallel"]["model_threads"]
+    resources:
+        mem_mb=4000,
+        runtime=240,
+        gpu=1 if ON_GPU else 0,
+    params:
+        code=code_digest("taps.features"),
+        lease=lease(1),
+        shard=shard_of(FEATURE_SHARDS),
+        dtype=config["dtype"],
+        device=config["device"],
+        trust=flags(trust_remote_code=TARGET["trust_remote_code"]),
+    shell:
+        """
+        {params.lease:q} python -m taps.features \
+            --target {input.target:q} \
+            --tokens {input.tokens:q} \
+            {params.shard:q} \
+            --dtype {params.dtype:q} \
+            --device {params.device:q} \
+            {params.trust:q} \
+            --output {output:q} \
+            2>&1 | tee {log:q}
+        """
 
-else:
 
-    rule features_shard:
-        """Computes one of several shards of a corpus's features."""
-        input:
-            target="<results>/target",
-            tokens="<results>/tokens/{corpus}.safetensors",
-        output:
-            directory("<results>/feature_shards/{corpus}/{shard}"),
-        log:
-            "<logs>/features/{corpus}/{shard}.log",
-        conda:
-            "../../envs/taps.yaml"
-        threads: config["parallel"]["model_threads"]
-        resources:
-            mem_mb=4000,
-            runtime=240,
-            gpu=1 if ON_GPU else 0,
-        params:
-            code=code_digest("taps.features"),
-            lease=lease(1),
-            num_shards=config["parallel"]["feature_shards"],
-            dtype=config["dtype"],
-            device=config["device"],
-            trust=flags(trust_remote_code=TARGET["trust_remote_code"]),
-        shell:
-            """
-            {params.lease:q} python -m taps.features \
-                --target {input.target:q} \
-                --tokens {input.tokens:q} \
-                --shard {wildcards.shard:q} \
-                --num-shards {params.num_shards:q} \
-                --dtype {params.dtype:q} \
-                --device {params.device:q} \
-                {params.trust:q} \
-                --output {output:q} \
-                2>&1 | tee {log:q}
-            """
+if FEATURE_SHARDS > 1:
 
     rule join_features:
         """Joins the shards of a corpus's features by a manifest."""
         input:
-            shards=expand(
-                "<results>/feature_shards/{{corpus}}/{shard}", shard=range(config["parallel"]["feature_shards"])
-            ),
+            shards=expand("<results>/feature_shards/{{corpus}}/{shard}", shard=range(FEATURE_SHARDS)),
         output:
             directory("<results>/features/{corpus}"),
         log:
-            "<logs>/features/{corpus}.log",
+            "<logs>/join_features/{corpus}.log",
         conda:
             "../../envs/taps.yaml"
         threads: 1

@@ -7,9 +7,13 @@ rule trace:
         target="<results>/target",
         prompts="<results>/prompts/{benchmark}.jsonl",
     output:
-        "<results>/traces/{benchmark}/t{temperature}_s{seed}.safetensors",
+        "<results>/trace_shards/{benchmark}/t{temperature}_s{seed}/{shard}.safetensors"
+        if TRACE_SHARDS > 1
+        else "<results>/traces/{benchmark}/t{temperature}_s{seed}.safetensors",
     log:
-        "<logs>/trace/{benchmark}/t{temperature}_s{seed}.log",
+        "<logs>/trace/{benchmark}/t{temperature}_s{seed}/{shard}.log"
+        if TRACE_SHARDS > 1
+        else "<logs>/trace/{benchmark}/t{temperature}_s{seed}.log",
     conda:
         "../../envs/taps.yaml"
     threads: config["parallel"]["model_threads"]
@@ -23,6 +27,7 @@ rule trace:
         top_p=EVALUATION["top_p"],
         top_k=EVALUATION["top_k"],
         max_new_tokens=max_new_tokens,
+        shard=shard_of(TRACE_SHARDS),
         batch_size=EVALUATION["batch_size"],
         dtype=config["dtype"],
         device=config["device"],
@@ -37,6 +42,7 @@ rule trace:
             --top-k {params.top_k:q} \
             --seed {wildcards.seed:q} \
             --max-new-tokens {params.max_new_tokens:q} \
+            {params.shard:q} \
             --batch-size {params.batch_size:q} \
             --dtype {params.dtype:q} \
             --device {params.device:q} \
@@ -44,3 +50,35 @@ rule trace:
             --output {output:q} \
             2>&1 | tee {log:q}
         """
+
+
+if TRACE_SHARDS > 1:
+
+    rule join_traces:
+        """Joins the shards of a trace."""
+        input:
+            shards=expand(
+                "<results>/trace_shards/{{benchmark}}/t{{temperature}}_s{{seed}}/{shard}.safetensors",
+                shard=range(TRACE_SHARDS),
+            ),
+        output:
+            "<results>/traces/{benchmark}/t{temperature}_s{seed}.safetensors",
+        log:
+            "<logs>/join_traces/{benchmark}/t{temperature}_s{seed}.log",
+        conda:
+            "../../envs/taps.yaml"
+        threads: 1
+        resources:
+            mem_mb=4000,
+            runtime=60,
+        params:
+            code=code_digest("taps.join_texts"),
+            shards=each("shard", "shards"),
+        shell:
+            """
+            python -m taps.join_texts \
+                --kind trace \
+                {params.shards:q} \
+                --output {output:q} \
+                2>&1 | tee {log:q}
+            """
