@@ -105,8 +105,7 @@ def test_dry_run_of_the_paper_study(tmp_path: Path) -> None:
     counts = jobs(snakemake(tmp_path, "--dry-run", "--quiet", "rules", config=ROOT / "workflow/studies/paper.yaml"))
     expected = {"fetch_file": 6, "fetch_folder": 1, "features": 16, "join_features": 2, "mixture": 4}
     # 2 families x 4 mixtures + 2 controls x 2; 2 sweeps of 9 weights + 1; 4 benchmarks x (1 + 3 seeds)
-    # + 2 held-out
-    # (traces in 4 parts); the controls at temperature 0 only
+    # + 2 held-out, traces in 4 parts; the controls at temperature 0 only
     expected |= {"train": 12, "average": 19, "trace": 72, "join_traces": 18, "replay": 40, "calibrate": 2, "bank": 252}
     assert {rule: counts[rule] for rule in expected} == expected
 
