@@ -13,7 +13,8 @@ from tests.faults import Reference, undisturbed
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: the processes share the cores
 
-_STUDY_FILES = ("tests/test_faults.py", "tests/test_reruns.py")  # all their tests look at the finished study
+# all their tests look at the finished study
+_STUDY_FILES = ("tests/test_decoding_speed.py", "tests/test_faults.py", "tests/test_reruns.py")
 
 
 class _ByFixtures(LoadFileScheduling):
