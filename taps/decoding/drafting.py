@@ -24,6 +24,8 @@ from taps.model.drafter import DraftModel
 from taps.model.target_head import TargetHead
 from taps.model.top_k import top_k_rows
 
+_CPU_ROWS = 128  # rows of logits at a time on a CPU: few enough to stay in its cache
+
 
 @dataclass(frozen=True, kw_only=True)
 class DraftOptions:
@@ -156,12 +158,21 @@ def _children(
 
 def _top_children(head: TargetHead, hidden: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Returns (log-probabilities fp32 [A, k], columns int64 [A, k], entropy fp32 [A] in nats) of the next token."""
-    logits = head.logits(hidden).float()
-    normaliser = logits.logsumexp(-1, keepdim=True)
+    num_rows = len(hidden) if hidden.is_cuda else _CPU_ROWS
+    parts = [_top_of_logits(head.logits(rows).float(), k) for rows in hidden.split(max(num_rows, 1))]
+    log_probs, columns, entropies = map(torch.cat, zip(*parts, strict=True))
+    return log_probs, columns, entropies
+
+
+def _top_of_logits(logits: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns what `_top_children` does, from logits [A, V] that it overwrites: one exponential serves all three."""
     top, columns = top_k_rows(logits, min(k, logits.shape[1]))
-    probabilities = (logits - normaliser).exp_()
-    entropies = normaliser[:, 0] - torch.linalg.vecdot(probabilities, logits)
-    return top - normaliser, columns, entropies
+    peak = top[:, :1]
+    weights = logits.sub_(peak).exp()
+    total = weights.sum(-1)
+    log_total = total.log()
+    entropies = log_total - weights.mul_(logits).sum(-1) / total
+    return top - peak - log_total[:, None], columns, entropies
 
 
 def _expand(

@@ -103,15 +103,17 @@ def _chunk_losses(
     logits: torch.Tensor, target_probs: torch.Tensor, weights: LossWeights, sums: torch.Tensor
 ) -> torch.Tensor:
     """Returns the weighted loss's derivative with respect to `logits` (overwritten); adds the losses to `sums`."""
-    normaliser = logits.logsumexp(-1)
+    logits.sub_(logits.amax(-1, keepdim=True))
+    draft_probs = logits.exp()
+    total = draft_probs.sum(-1)
+    normaliser = total.log()
     sums[0] += (normaliser - torch.linalg.vecdot(target_probs, logits)).double().sum()
     if not weights.top_k:
-        return logits.sub_(normaliser[:, None]).exp_().sub_(target_probs).mul_(weights.probability)
+        return draft_probs.mul_((weights.probability / total)[:, None]).sub_(target_probs, alpha=weights.probability)
     top_probs, top = top_k_rows(target_probs, min(weights.k, target_probs.shape[1]))
     mass = top_probs.sum(-1)
     sums[1] += (mass * normaliser - (top_probs * logits.gather(1, top)).sum(-1)).double().sum()
-    draft_probs = logits.sub_(normaliser[:, None]).exp_()
-    slope = draft_probs.mul_((weights.probability + weights.top_k * mass)[:, None])
+    slope = draft_probs.mul_(((weights.probability + weights.top_k * mass) / total)[:, None])
     slope.add_(target_probs, alpha=-weights.probability)
     return slope.scatter_add_(1, top, -weights.top_k * top_probs)
 
