@@ -9,7 +9,7 @@ rule bank:
         trace="<results>/traces/{benchmark}/t{temperature}_s{seed}.safetensors",
         draft_vocab=draft_vocab,
     output:
-        "<results>/bank_shards/{method}/{mixture}/{benchmark}/t{temperature}_s{seed}/{shard}.safetensors"
+        temp("<results>/bank_shards/{method}/{mixture}/{benchmark}/t{temperature}_s{seed}/{shard}.safetensors")
         if BANK_SHARDS > 1
         else "<results>/banks/{method}/{mixture}/{benchmark}/t{temperature}_s{seed}.safetensors",
     log:

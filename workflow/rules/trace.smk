@@ -7,7 +7,7 @@ rule trace:
         target="<results>/target",
         prompts="<results>/prompts/{benchmark}.jsonl",
     output:
-        "<results>/trace_shards/{benchmark}/t{temperature}_s{seed}/{shard}.safetensors"
+        temp("<results>/trace_shards/{benchmark}/t{temperature}_s{seed}/{shard}.safetensors")
         if TRACE_SHARDS > 1
         else "<results>/traces/{benchmark}/t{temperature}_s{seed}.safetensors",
     log:
