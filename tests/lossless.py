@@ -1,16 +1,17 @@
-"""Real models, decoded live: is the text the target's, are the cycles the replay's? Half an hour on the laptop study.
+"""Real models, decoded live: is the text the target's, are the cycles the replay's? Forty minutes on the laptop study.
 
     python -m tests.lossless texts --results results/laptop --folder /tmp/texts
     python -m tests.lossless cycles --results results/laptop --folder /tmp/cycles
 
-`texts`: two prompts per benchmark, 64 tokens each. The reference is transformers' own `generate(do_sample=False)`, at
-batch size 1; then every strategy decodes them, once in float32 and once in bfloat16. Exit status 1 if a float32 text
-differs; in bfloat16 near-ties may fall the other way, so there the rate of texts that part is reported.
+`texts`: two prompts per benchmark, 64 tokens each, two and three drafters. The reference is transformers' own
+`generate(do_sample=False)` at batch size 1; then every strategy decodes them in float32, and with two drafters in
+bfloat16. Exit status 1 if a float32 text differs; in bfloat16 near-ties may fall the other way, so there the texts that
+part are counted.
 
-`cycles`: every drafter and strategy of the study decodes 4 prompts per benchmark at temperature 0 in float32, along the
-study's own traces and banks. Exit status 1 if a text differs from the trace or a cycle from the replay.
+`cycles`: 4 prompts per benchmark, all turns, 12 tokens each, at temperature 0 in float32: every drafter of the study,
+and every strategy over two. Exit status 1 if a text differs from the recorded one or a cycle from the replay.
 
-Finished reports in --folder are not computed again.
+Finished files in --folder are not made again.
 """
 
 from __future__ import annotations
@@ -34,30 +35,30 @@ from taps.decoding.strategies import find
 from taps.plumbing.artefacts import read_json, read_jsonl, read_tensors, write_jsonl
 
 ROOT = Path(__file__).parent.parent
-NEW_TOKENS = 64
+_COMBINED = ("math", "chat", "mixed_small")  # the drafters that strategies are given
 LIVE = [name for name in REGISTRY if not find(name).needs_future]
 
 
 @dataclass(frozen=True)
 class Study:
-    """A finished study.
+    """A finished study, and where and how to check it.
 
     Attributes:
         results: Its folder of results.
         config: Its YAML, as written.
+        folder: For what is made here.
+        jobs: Processes at a time.
     """
 
     results: Path
     config: dict[str, Any]
+    folder: Path
+    jobs: int
 
-    def drafters(self, method: str) -> list[str]:
-        """Returns the names of a method's drafters."""
-        return sorted(folder.name for folder in (self.results / "drafters" / method).iterdir())
-
-    def rows(self, method: str) -> list[dict[str, Any]]:
-        """Returns every strategy over every drafter or group of drafters that the method has."""
-        held = self.drafters(method)
-        groups = [group for group in self.config["strategies"]["combinations"] if set(group) <= set(held)]
+    def rows(self, method: str, *, num_groups: int) -> list[dict[str, Any]]:
+        """Returns every strategy over a method's drafters, or over the first groups of them that it combines."""
+        held = sorted(path.name for path in (self.results / "drafters" / method).iterdir())
+        groups = [group for group in self.config["strategies"]["combinations"] if set(group) <= set(held)][:num_groups]
         if self.config["methods"][method].get("strategies") == ["single"]:
             return [{"strategy": "single", "drafters": [name]} for name in held]
         return [
@@ -66,76 +67,73 @@ class Study:
             for drafters in ([[name] for name in held] if find(name).one_drafter else groups)
         ]
 
-    def live_check(
-        self, method: str, drafters: Sequence[str], rows: list[dict[str, Any]], trace: Path, banks: Path, **flags: Any
-    ) -> list[str]:
-        """Returns the words of a `taps.live_check` of these drafters; `banks` holds `<drafter>/<banks' tail>`."""
-        words = ["-m", "taps.live_check", "--target", str(self.results / "target"), "--trace", str(trace)]
-        for name in drafters:
-            words += ["--drafter", f"{name}={self.results / 'drafters' / method / name}"]
-            words += ["--bank", f"{name}={str(banks).format(drafter=name)}"]
-        words += ["--draft-vocab", str(self.results / "draft_vocab.safetensors"), "--strategies", json.dumps(rows)]
-        words += ["--num-draft-tokens", str(self.config["drafting"]["num_draft_tokens"])]
+    def record(self, name: str, *, num_prompts: int, new_tokens: int, dtype: str) -> Path:
+        """Returns a trace of the first prompts of every benchmark, recorded one text at a time."""
+        chosen = [
+            {**prompt, "id": f"{benchmark} {prompt['id']}"}
+            for benchmark in self.config["benchmarks"]
+            for prompt in read_jsonl(self.results / "prompts" / f"{benchmark}.jsonl", kind="prompts")[:num_prompts]
+        ]
+        prompts, trace = self.folder / f"{name}.jsonl", self.folder / f"{name}.safetensors"
+        write_jsonl(prompts, chosen, kind="prompts", provenance={})
+        words = ["-m", "taps.trace", "--target", str(self.results / "target"), "--prompts", str(prompts)]
+        words += ["--batch-size", "1", "--max-new-tokens", str(new_tokens), "--dtype", dtype]
+        run_all({trace: words}, 1)
+        return trace
+
+    def check(self, method: str, trace: Path, rows: list[dict[str, Any]], *, dtype: str) -> int:
+        """Returns how many texts and cycles of `rows` differ from the trace and its replay; prints them."""
+        drafting, banks = self.config["drafting"], {}
+        common = ["--target", str(self.results / "target"), "--trace", str(trace), "--dtype", dtype]
+        common += ["--draft-vocab", str(self.results / "draft_vocab.safetensors")]
+        shape = ["--depth", str(drafting["depth"]), "--top-k", str(drafting["top_k"])]
+        shape += ["--num-nodes", str(drafting["num_nodes"])]
+        folders = {name: self.results / "drafters" / method / name for row in rows for name in row["drafters"]}
+        for name, folder in folders.items():
+            bank = self.folder / f"{trace.stem}-{method}-{name}.safetensors"
+            banks[bank] = ["-m", "taps.bank", *common, *shape, "--drafter", str(folder)]
+        run_all(banks, self.jobs)
+        live = ["-m", "taps.live_check", *common, "--num-draft-tokens", str(drafting["num_draft_tokens"])]
+        live += ["--num-prompts", "1000"]
+        for (name, folder), bank in zip(folders.items(), banks, strict=True):
+            live += ["--drafter", f"{name}={folder}", "--bank", f"{name}={bank}"]
         if (calibration := self.results / "calibration" / f"{method}.json").exists():
-            words += ["--calibration", str(calibration)]
-        return words + [word for flag, value in flags.items() for word in (f"--{flag.replace('_', '-')}", str(value))]
+            live += ["--calibration", str(calibration)]
+        reports = {
+            self.folder / f"{trace.stem}-{method}-{part}.json": [
+                *live,
+                "--strategies",
+                json.dumps(rows[part :: self.jobs]),
+            ]
+            for part in range(min(self.jobs, len(rows)))
+        }
+        run_all(reports, self.jobs)
+        return sum(report(path) for path in reports)
 
 
-def cycles(study: Study, folder: Path, jobs: int) -> int:
-    """Compares cycles; returns how many texts and cycles differ."""
-    checks = {}
-    for method in study.config["methods"]:
-        for benchmark in study.config["benchmarks"]:
-            condition = f"{benchmark}/t0_s0.safetensors"
-            checks[folder / f"{method}-{benchmark}.json"] = study.live_check(
-                method, study.drafters(method), study.rows(method), study.results / "traces" / condition,
-                study.results / "banks" / method / "{drafter}" / condition,
-            )  # fmt: skip
-    run_all(checks, jobs)
-    return sum(report(path) for path in checks)
-
-
-def texts(study: Study, folder: Path, jobs: int) -> int:
-    """Compares texts; returns how many float32 texts differ."""
-    chosen = []
-    for benchmark in study.config["benchmarks"]:
-        chosen += read_jsonl(study.results / "prompts" / f"{benchmark}.jsonl", kind="prompts")[:2]
-    chosen = [{**prompt, "turns": prompt["turns"][:1]} for prompt in chosen]
-    prompts = folder / "prompts.jsonl"
-    write_jsonl(prompts, chosen, kind="prompts", provenance={})
-    method = next(iter(study.config["methods"]))
-    rows = [row for row in study.rows(method) if row["strategy"] not in ("single", "single_double")]
-    drafters = sorted({name for row in rows for name in row["drafters"]})
-    rows += [{"strategy": name, "drafters": [drafter]} for name in ("single", "single_double") for drafter in drafters]
-    different = 0
-    for dtype in ("float32", "bfloat16"):
-        trace, target = folder / f"{dtype}-trace.safetensors", str(study.results / "target")
-        words = ["-m", "taps.trace", "--target", target, "--prompts", str(prompts), "--dtype", dtype]
-        run_all({trace: [*words, "--batch-size", "1", "--max-new-tokens", str(NEW_TOKENS)]}, 1)
-        parted = differs_from_generate(target, trace, dtype)
-        print(f"{dtype}: {parted} of {len(chosen)} recorded texts differ from transformers' generate")
-        run_all({
-            folder / f"{dtype}-{name}.safetensors": [
-                "-m", "taps.bank", "--target", target, "--drafter", str(study.results / "drafters" / method / name),
-                "--trace", str(trace), "--draft-vocab", str(study.results / "draft_vocab.safetensors"), "--depth",
-                str(study.config["drafting"]["depth"]), "--top-k", str(study.config["drafting"]["top_k"]),
-                "--num-nodes", str(study.config["drafting"]["num_nodes"]), "--dtype", dtype,
-            ] for name in drafters
-        }, jobs)  # fmt: skip
-        halves = {
-            folder / f"{dtype}-report-{part}.json": study.live_check(
-                method, drafters, rows[part::jobs], trace, folder / f"{dtype}-{{drafter}}.safetensors",
-                dtype=dtype, num_prompts=len(chosen),
-            )
-            for part in range(jobs)
-        }  # fmt: skip
-        run_all(halves, jobs)
-        found = sum(report(path) for path in halves)
+def texts(study: Study) -> int:
+    """Returns how many float32 texts are not those of transformers' greedy decoding."""
+    different, method = 0, next(iter(study.config["methods"]))
+    for dtype, num_groups in (("float32", 2), ("bfloat16", 1)):
+        trace = study.record(dtype, num_prompts=2, new_tokens=64, dtype=dtype)
+        parted = differs_from_generate(str(study.results / "target"), trace, dtype, new_tokens=64)
+        print(f"{dtype}: {parted} recorded texts differ from transformers' generate", flush=True)
+        rows = [row for row in study.rows(method, num_groups=num_groups) if set(row["drafters"]) <= {*_COMBINED}]
+        found = study.check(method, trace, rows, dtype=dtype)
         different += parted + found if dtype == "float32" else 0
     return different
 
 
-def differs_from_generate(target: str, trace: Path, dtype: str) -> int:
+def cycles(study: Study) -> int:
+    """Returns how many texts and cycles differ, over every drafter of the study."""
+    trace = study.record("cycles", num_prompts=4, new_tokens=12, dtype="float32")
+    return sum(
+        study.check(method, trace, study.rows(method, num_groups=1), dtype="float32")
+        for method in study.config["methods"]
+    )
+
+
+def differs_from_generate(target: str, trace: Path, dtype: str, *, new_tokens: int) -> int:
     """Returns how many texts of a trace are not those of `generate(do_sample=False)`."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -149,7 +147,7 @@ def differs_from_generate(target: str, trace: Path, dtype: str) -> int:
         recorded = tensors["tokens"][start:end].astype(np.int64)
         given = torch.from_numpy(recorded[None, :prompt])
         made = model.generate(
-            given, attention_mask=torch.ones_like(given), do_sample=False, max_new_tokens=NEW_TOKENS, pad_token_id=0
+            given, attention_mask=torch.ones_like(given), do_sample=False, max_new_tokens=new_tokens, pad_token_id=0
         )
         different += made[0].tolist() != recorded.tolist()
     return different
@@ -206,8 +204,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--folder", type=Path, required=True, help="where reports go, and stay")
     args = parser.parse_args(argv)
     args.folder.mkdir(parents=True, exist_ok=True)
-    study = Study(args.results.resolve(), yaml.safe_load(args.config.read_text(encoding="utf-8")))
-    different = (texts if args.what == "texts" else cycles)(study, args.folder.resolve(), args.jobs)
+    config = yaml.safe_load(args.config.read_text(encoding="utf-8"))
+    study = Study(args.results.resolve(), config, args.folder.resolve(), args.jobs)
+    different = (texts if args.what == "texts" else cycles)(study)
     print("nothing differs" if not different else f"{different} differences")
     sys.exit(1 if different else 0)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import errno
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +72,14 @@ def test_named_paths() -> None:
     for text in ("math", "=a", "math="):
         with pytest.raises(argparse.ArgumentTypeError, match="expected NAME=PATH"):
             named_path(text)
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    program = "from taps.plumbing.cli import run; run(lambda: print('x\\n' * 100_000))"
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    assert process.wait() == 128 + signal.SIGPIPE

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,8 +24,12 @@ def run(main: Callable[[], None]) -> None:
     """
     try:
         main()
+        sys.stdout.flush()
     except TapsError as error:
         _fail(str(error))
+    except BrokenPipeError:  # whoever read our output has seen enough, as in `... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains when it flushes
+        sys.exit(128 + signal.SIGPIPE)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
