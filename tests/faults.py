@@ -141,7 +141,7 @@ def kill_and_rerun(
 
     The moments cover the whole study, however fast the machine is just now: each is a number of finished jobs, drawn
     uniformly, and a time from then on, drawn uniformly up to a start-up and twice the mean time of a job. A run that
-    ends before its moment is compared, and the study begins anew.
+    ends before its moment is compared, the moments that are left are drawn anew, and the study begins anew.
 
     Args:
         reference: What to compare with; its duration sets the scale of the times.
@@ -180,6 +180,7 @@ def kill_and_rerun(
             different += differences(expected, study.results())
             shutil.rmtree(folder)
             num_done = 0
+            moments[num_kills:] = sorted(draw.randrange(reference.num_jobs) for _ in range(times - num_kills))
     seconds = study.run("run-last.log")
     say(f"last run, undisturbed: {seconds:.0f} s, {study.num_finished('run-last.log')} jobs")
     return different + differences(expected, study.results())

@@ -44,7 +44,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SchedulerType=sched/backfill
 SchedulerParameters=sched_min_interval=100000,sched_interval=1,bf_interval=1,batch_sched_delay=0
-ReturnToService=2
+ReturnToService=1
 KillWait=5
 MinJobAge=3600
 PropagateResourceLimits=NONE
@@ -158,13 +158,14 @@ class Cluster:
         """Returns one line for each job that has ended, however it ended."""
         return (self.folder / "completed.txt").read_text().splitlines()
 
-    def wait_for_node(self, state: str) -> None:
-        """Waits until the node is in a state, e.g. idle."""
+    def wait_for_node(self, *states: str) -> None:
+        """Waits until the node is in one of these states, e.g. idle."""
         for _ in range(300):
-            if state in self.run("sinfo", "--noheader", "--format=%T", check=False):
+            found = self.run("sinfo", "--noheader", "--format=%T", check=False)
+            if any(state in found for state in states):
                 return
             time.sleep(0.1)
-        raise AssertionError(f"the node did not become {state}: {self.run('sinfo')}")
+        raise AssertionError(f"the node did not become {' or '.join(states)}: {self.run('sinfo')}")
 
     def set_node(self, state: str) -> None:
         """Sets the node down, or resumes it."""

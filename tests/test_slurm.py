@@ -101,8 +101,9 @@ def mishaps_on(cluster: Cluster) -> list[Callable[[], None]]:
 
     def lose_node() -> None:
         cluster.set_node("down")
+        cluster.wait_for_node("down")
         cluster.set_node("resume")
-        cluster.wait_for_node("")
+        cluster.wait_for_node("idle", "mixed", "allocated")
 
     def restart_controller() -> None:
         cluster.stop_controller()
