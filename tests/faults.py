@@ -268,7 +268,7 @@ def soak(reference: Reference, folder: Path, *, times: int, say: Callable[[str],
             jobs.raise_to(_usage(_descendants(process.pid)))
             time.sleep(0.5)
         rounds.append((harness, snakemake, jobs))
-        left_behind = len(list(scratch.rglob("*")))
+        left_behind = sum(path.is_file() for path in scratch.rglob("*"))  # torch keeps an empty folder for its cache
         columns = " | ".join(f"{usage.rss_mb:7.0f} {usage.num_files:5d}" for usage in rounds[-1])
         say(f"{number:5d} {time.monotonic() - start:8.0f} | {columns} | {left_behind}")
         different += [f"round {number}: status {process.returncode}"] if process.returncode else []
