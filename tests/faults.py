@@ -250,14 +250,14 @@ class Usage:
 def soak(reference: Reference, folder: Path, *, times: int, say: Callable[[str], None] = print) -> list[str]:
     """Returns what differs, or grows, over `times` complete runs in one folder, all children of this process.
 
-    Memory and open files of this process, of Snakemake and of its jobs must stay within a fifth of the second round's;
-    no file may stay behind in the temporary folder.
+    Memory and open files of this process, of Snakemake and of its largest job must stay within a fifth of the second
+    round's; no file may stay behind in the temporary folder.
     """
     study, rounds, different = Study(reference.study.checkout, folder), [], []
     scratch = folder.parent / f"{folder.name}-tmp"
     scratch.mkdir(parents=True, exist_ok=True)
     os.environ["TMPDIR"] = str(scratch)
-    say("round  seconds | this process: MB files | snakemake: MB files | jobs: MB files | files left in TMPDIR")
+    say("round  seconds | this process: MB files | snakemake: MB files | largest job: MB files | files left in TMPDIR")
     for number in range(1, times + 1):
         start = time.monotonic()
         process = study.start(f"run-{number:02d}.log", "--forceall", "all")
@@ -265,7 +265,8 @@ def soak(reference: Reference, folder: Path, *, times: int, say: Callable[[str],
         while process.poll() is None:
             harness.raise_to(_usage([os.getpid()]))
             snakemake.raise_to(_usage([process.pid]))
-            jobs.raise_to(_usage(_descendants(process.pid)))
+            for pid in _descendants(process.pid):  # one by one: which jobs run at the same time differs between rounds
+                jobs.raise_to(_usage([pid]))
             time.sleep(0.5)
         rounds.append((harness, snakemake, jobs))
         left_behind = sum(path.is_file() for path in scratch.rglob("*"))  # torch keeps an empty folder for its cache
