@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(table(lines))
 
 
-def condition(args: argparse.Namespace, name: str, *, method: str, benchmark: str, when: str = "t0_s0") -> Path:
+def bank_path(args: argparse.Namespace, name: str, *, method: str, benchmark: str, when: str = "t0_s0") -> Path:
     """Returns where the study has a drafter's bank."""
     return args.results / "banks" / method / name / benchmark / f"{when}.safetensors"
 
@@ -76,7 +76,7 @@ def measure_bank(args: argparse.Namespace, num_nodes: int) -> dict[str, Any]:
     from taps.model.target_head import load_target_head
 
     name = args.drafters[0]
-    made = read_envelope(condition(args, name, method=args.method, benchmark=args.benchmark), kind="bank")["meta"]
+    made = read_envelope(bank_path(args, name, method=args.method, benchmark=args.benchmark), kind="bank")["meta"]
     vocabulary = args.results / "draft_vocab.safetensors" if made["draft_vocab_size"] else None
     head = load_target_head(args.results / "target", draft_vocab=vocabulary, device=args.device)
     model = load_drafter(
@@ -105,7 +105,7 @@ def measure_replays(args: argparse.Namespace, replays: Sequence[Any]) -> dict[st
             when = f"t{file.temperature:g}_s{file.seed}"
             words = ["--trace", str(args.results / "traces" / file.benchmark / f"{when}.safetensors")]
             for name in sorted({name for row in rows for name in row["drafters"]}):
-                bank = condition(args, name, method=file.method, benchmark=file.benchmark, when=when)
+                bank = bank_path(args, name, method=file.method, benchmark=file.benchmark, when=when)
                 words += ["--bank", f"{name}={bank}"]
             words += ["--method", file.method, "--benchmark", file.benchmark, "--strategies", json.dumps(rows)]
             words += ["--num-draft-tokens", str(file.meta["num_draft_tokens"]), *calibration(args, file.method)]
@@ -125,7 +125,7 @@ def measure_live(args: argparse.Namespace, num_draft_tokens: int) -> list[dict[s
     words += ["--trace", str(args.results / "traces" / args.benchmark / "t0_s0.safetensors")]
     for name in args.drafters:
         words += ["--drafter", f"{name}={args.results / 'drafters' / args.method / name}"]
-        words += ["--bank", f"{name}={condition(args, name, method=args.method, benchmark=args.benchmark)}"]
+        words += ["--bank", f"{name}={bank_path(args, name, method=args.method, benchmark=args.benchmark)}"]
     if (vocabulary := args.results / "draft_vocab.safetensors").exists():
         words += ["--draft-vocab", str(vocabulary)]
     words += ["--num-draft-tokens", str(num_draft_tokens), "--num-prompts", str(args.num_prompts)]

@@ -51,9 +51,7 @@ def join(kind: str, paths: Sequence[Path]) -> tuple[dict[str, Any], dict[str, An
     import torch
 
     parts = [read_tensors(path, kind=kind) for path in paths]
-    tensors = {
-        name: torch.cat([part[name] for part, _ in parts]) for name in parts[0][0] if name != "offsets"
-    }  # fmt: skip
+    tensors = {name: torch.cat([part[name] for part, _ in parts]) for name in parts[0][0] if name != "offsets"}
     offsets, end = [torch.zeros(1, dtype=torch.int64)], 0
     for part, _ in parts:
         offsets.append(part["offsets"][1:] + end)
