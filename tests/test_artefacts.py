@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import re
 import shlex
-import shutil
 import socket
 import struct
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taps.analysis.results import find_replays, load_cycles
 from taps.plumbing.artefacts import (
     read_envelope,
     read_json,
@@ -33,71 +25,10 @@ from taps.plumbing.artefacts import (
     write_jsonl,
     write_tensors,
 )
-from taps.plumbing.atomic import atomic_path, write_text
-from taps.plumbing.cli import run
+from taps.plumbing.atomic import write_text
 from taps.plumbing.errors import ArtefactError
-from taps.plumbing.folders import atomic_folder
-from taps.plumbing.parquet import categories, write_parquet
 from taps.plumbing.provenance import digest_of, provenance
-
-MADE = {"stage": "taps.test"}
-ARRAYS = {"tokens": np.arange(50, dtype=np.int32), "scores": np.linspace(0, 1, 7, dtype=np.float32)}
-ROWS = [{"id": "a", "turns": ["naïve 数据\u2028", ""]}, {"id": "b", "turns": []}]
-CONTENT = {"drafters": {"math": 0.5}, "notes": ["ä", None]}
-
-
-@dataclass(frozen=True)
-class Shape:
-    """One of the shapes that artefacts come in.
-
-    Attributes:
-        name: Of a file.
-        write: Writes the example as one kind of file.
-        read: Returns what a stage gets from it.
-    """
-
-    name: str
-    write: Callable[[Path, str], object]
-    read: Callable[[Path], Any]
-
-
-def write_table(path: Path, kind: str) -> None:
-    strings = dict.fromkeys(["strategy", "drafters", "question"], categories([0] * 20, ["x"]))
-    names = ["num_draft_tokens", "sequence", "turn", "cycle", "start", "accepted", "emitted", "chosen", "num_nodes"]
-    numbers = {name: np.arange(20, dtype=np.int32) for name in [*names, "num_drafted"]}
-    meta = {"method": "eagle2", "benchmark": "gsm8k", "temperature": 0.0, "seed": 0}
-    columns = {**strings, **numbers, "score": np.linspace(0, 1, 20)}
-    write_parquet(path, columns, kind=kind, provenance=MADE, meta=meta)
-
-
-def read_arrays(path: Path) -> Any:
-    tensors, meta = read_tensors(path, kind="example", framework="np")
-    return {name: array.tolist() for name, array in tensors.items()}, meta
-
-
-SHAPES = [
-    Shape(
-        "trace.safetensors",
-        lambda path, kind: write_tensors(path, ARRAYS, kind=kind, provenance=MADE, meta={"ids": ["a"]}),
-        read_arrays,
-    ),
-    Shape(
-        "corpus.jsonl",
-        lambda path, kind: write_jsonl(path, ROWS, kind=kind, provenance=MADE),
-        lambda path: read_jsonl(path, kind="example"),
-    ),
-    Shape(
-        "calibration.json",
-        lambda path, kind: write_json(path, CONTENT, kind=kind, provenance=MADE),
-        lambda path: read_json(path, kind="example"),
-    ),
-    Shape(
-        "cycles.parquet",
-        lambda path, kind: write_table(path, "replay" if kind == "example" else kind),
-        lambda path: load_cycles(find_replays([path])).to_dict("list"),
-    ),
-]
-each_shape = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+from tests.artefact_shapes import ARRAYS, CONTENT, MADE, ROWS, SHAPES, Shape, each_shape, write_table
 
 
 def expect_refusal(shape: Shape, path: Path) -> str:
@@ -318,136 +249,3 @@ def test_provenance_names_causes_and_neither_times_nor_secrets(tmp_path: Path, m
     assert not re.search(r"\d{4}-\d\d-\d\d|\d\d:\d\d|1234567890", text)
     monkeypatch.setattr("time.time", lambda: 2345678901.0)
     assert provenance(stage="taps.trace", inputs={"prompts": tmp_path / "in.txt"}, seed=3) == made
-
-
-# --- atomic files and folders ----------------------------------------------------------------------------------------
-
-WRITER = """
-import sys
-from pathlib import Path
-from taps.plumbing.atomic import atomic_path
-for _ in range(200):
-    with atomic_path(Path(sys.argv[1])) as temporary, open(temporary, "w") as file:
-        for _ in range(50):
-            file.write(sys.argv[2] * 100)
-            file.flush()
-"""
-
-
-def test_two_writers_of_one_path_do_not_meet(tmp_path: Path) -> None:
-    path = tmp_path / "out.txt"
-    writers = [subprocess.Popen([sys.executable, "-c", WRITER, path, letter]) for letter in "ab"]
-    seen = set()
-    while any(writer.poll() is None for writer in writers):
-        if path.exists():
-            seen.add(path.read_text())
-    assert [writer.returncode for writer in writers] == [0, 0]
-    assert seen <= {"a" * 5000, "b" * 5000}
-    assert seen
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def leftover_name(name: str, pid: int, host: str = "") -> str:
-    return f".{name}.{host or socket.gethostname()}.{pid}.tmp"
-
-
-def test_leftovers_of_dead_writers_are_removed_and_only_those(tmp_path: Path) -> None:
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    kept = [leftover_name("out", os.getppid()), leftover_name("out", dead.pid, "elsewhere"), leftover_name("no", 1)]
-    for name in [*kept, leftover_name("out", dead.pid)]:
-        (tmp_path / name).write_text("half")
-    write_text(tmp_path / "out", "whole")
-    assert {file.name for file in tmp_path.iterdir()} == {"out", *kept}
-
-
-def test_leftover_folders_of_dead_writers_are_removed(tmp_path: Path) -> None:
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    (tmp_path / leftover_name("out", dead.pid) / "inner").mkdir(parents=True)
-    for content in ("first", "second"):
-        with atomic_folder(tmp_path / "out") as folder:
-            (folder / "file").write_text(content)
-    assert (tmp_path / "out" / "file").read_text() == "second"
-    assert [file.name for file in tmp_path.iterdir()] == ["out"]
-
-
-def test_an_error_while_writing_leaves_what_was_there(tmp_path: Path) -> None:
-    write_text(tmp_path / "file", "old")
-    with atomic_folder(tmp_path / "folder") as folder:
-        (folder / "file").write_text("old")
-
-    def fail_after(half_written: Path) -> None:
-        half_written.write_text("new")
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError), atomic_path(tmp_path / "file") as temporary:
-        fail_after(temporary)
-    with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "folder") as folder:
-        fail_after(folder / "file")
-    assert (tmp_path / "file").read_text() == (tmp_path / "folder" / "file").read_text() == "old"
-    assert {file.name for file in tmp_path.iterdir()} == {"file", "folder"}
-
-
-def exit_message(write: Callable[[], object], capsys: pytest.CaptureFixture) -> str:
-    """Returns what a stage prints whose writing ends in an error that a user can mend."""
-
-    def main() -> None:
-        write()
-
-    with pytest.raises(SystemExit) as ended:
-        run(main)
-    assert ended.value.code == 1
-    return capsys.readouterr().err
-
-
-@each_shape
-def test_disk_full_is_one_line_and_leaves_nothing(
-    tmp_path: Path, shape: Shape, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    shape.write(tmp_path / shape.name, "example")
-    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    message = exit_message(lambda: shape.write(tmp_path / shape.name, "other"), capsys)
-    assert re.fullmatch(r"error: .*disk full; free some space and rerun, nothing half-written was kept\n", message)
-    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path):
-    """A file system of 64 KiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
-    if os.geteuid() != 0 or not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("mounting a small file system needs root")
-    yield disk
-    subprocess.run(["umount", disk], check=True)
-
-
-def test_a_disk_that_really_is_full(small_disk: Path, capsys: pytest.CaptureFixture) -> None:
-    big = {"features": np.zeros(100_000, dtype=np.float32)}
-    many = [{"text": "x" * 1000}] * 1000
-    writes: list[Callable[[], object]] = [
-        lambda: write_tensors(small_disk / "a.safetensors", big, kind="trace", provenance=MADE),
-        lambda: write_jsonl(small_disk / "b.jsonl", many, kind="corpus", provenance=MADE),
-        lambda: write_json(small_disk / "c.json", many, kind="cost", provenance=MADE),
-        lambda: write_parquet(
-            small_disk / "d.parquet",
-            {"x": np.random.default_rng(0).random(100_000)},
-            kind="replay",
-            provenance=MADE,
-            meta={},
-        ),
-    ]
-    for write in writes:
-        message = exit_message(write, capsys)
-        assert message.count("\n") == 1
-        assert "disk full; free some space and rerun" in message
-        assert list(small_disk.iterdir()) == []
-    write_json(small_disk / "c.json", CONTENT, kind="cost", provenance=MADE)  # the space is free again
-    assert read_json(small_disk / "c.json", kind="cost") == CONTENT
