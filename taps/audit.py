@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taps.plumbing.atomic import write_text
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.audit", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.audit", __doc__)
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="answer file (.jsonl)")
     parser.add_argument("--json", type=Path, metavar="OUT", help="where to write the list of results")
     parser.add_argument("--seed", type=int, default=0, help="of the resamples (default: %(default)s)")
@@ -40,7 +37,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the stage."""
     args = build_parser().parse_args(argv)
     results = [audit(path, seed=args.seed) for path in args.files]
     print(f"{'questions':>9} {'tokens':>8} {'cycles':>8} {'tau':>7} {'95 % interval':>17} {'as published':>13}  file")

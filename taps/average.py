@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
 
@@ -86,10 +86,7 @@ def read_all(folders: Sequence[Path]) -> list[dict[str, torch.Tensor]]:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.average", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.average", __doc__)
     parser.add_argument("--drafter", type=Path, action="append", required=True, help="folder; repeat with its --weight")
     parser.add_argument("--weight", type=float, action="append", required=True, help="one per --drafter, summing to 1")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
@@ -97,7 +94,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Writes the averaged draft model."""
     arguments = build_parser().parse_args(argv)
     folders, weights = arguments.drafter, arguments.weight
     if len(folders) != len(weights):

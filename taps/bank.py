@@ -11,30 +11,18 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from taps.decoding.trees import Trees
 from taps.plumbing.artefacts import read_tensors, write_tensors
-from taps.plumbing.cli import run
-from taps.plumbing.progress import progress
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.provenance import digest_of, provenance
 from taps.plumbing.shards import add_shard_flags, own_part
 
-if TYPE_CHECKING:
-    from taps.decoding.drafting import DraftOptions
-    from taps.model.drafter import DraftModel
-    from taps.model.target_head import TargetHead
-
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.bank", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.bank", __doc__)
     parser.add_argument("--target", type=Path, required=True, help="folder of the target model")
     parser.add_argument("--drafter", type=Path, required=True, help="folder of the draft model")
     parser.add_argument("--trace", type=Path, required=True, help="trace to draft along")
@@ -51,10 +39,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the stage."""
     args = build_parser().parse_args(argv)
     import torch
 
+    from taps.decoding.banks import bank_of_trace
     from taps.decoding.drafting import DraftOptions
     from taps.model.checkpoint import load_drafter
     from taps.model.target_head import load_target_head
@@ -100,64 +88,6 @@ def own_texts(trace: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]
     own = own_part(range(len(lengths)), args)
     first, end = (own[0], own[-1] + 1) if own else (0, 0)
     return {**trace, "offsets": trace["offsets"][first : end + 1], "prompt_lengths": lengths[first:end]}
-
-
-def bank_of_trace(
-    model: DraftModel,
-    head: TargetHead,
-    trace: dict[str, Any],
-    options: DraftOptions,
-    *,
-    chunk: int = 64,
-    show_progress: bool = True,
-) -> tuple[Trees, np.ndarray]:
-    """Returns (trees [P], offsets int64 [S + 1]): a tree for each root that a cycle could have, sequence by sequence.
-
-    Args:
-        trace: Tensors of a trace artefact: tokens, offsets, prompt_lengths, features.
-        chunk: Positions drafted together; bounds memory, changes nothing else.
-        show_progress: Whether to draw a bar.
-    """
-    starts, prompts = trace["offsets"].tolist(), trace["prompt_lengths"].tolist()
-    sequences = list(zip(starts, starts[1:], prompts, strict=False))
-    parts: list[Trees] = []
-    counts = [max(end - start - prompt - 1, 0) for start, end, prompt in sequences]
-    with progress(total=sum(counts), what="drafting", unit="pos", show=show_progress) as bar:
-        for start, end, prompt in sequences:
-            tokens, features = trace["tokens"][start:end], trace["features"][start:end]
-            for trees in _bank_of_sequence(model, head, tokens, features, prompt, options, chunk):
-                parts.append(trees)
-                bar.update(len(trees))
-    return _concatenate(parts, options.num_nodes), np.cumsum([0, *counts], dtype=np.int64)
-
-
-def _bank_of_sequence(
-    model: DraftModel, head: TargetHead, tokens: Any, features: Any, prompt: int, options: DraftOptions, chunk: int
-) -> Iterator[Trees]:
-    import torch
-
-    from taps.decoding.drafting import draft_trees
-
-    roots = torch.arange(prompt, len(tokens) - 1, device=head.head.device)  # the last token is the root of no cycle
-    if not len(roots):
-        return
-    with torch.inference_mode():
-        tokens, features = tokens.to(head.head.device), features.to(head.head)
-        hidden, keys, values = model(head.embed(tokens[1:]), features[:-1], [len(tokens) - 1])
-    for part in roots.split(chunk):
-        yield draft_trees(
-            model, head, keys=keys, values=values, hidden=hidden[part - 1], num_seen=part, options=options
-        )
-
-
-def _concatenate(parts: list[Trees], num_nodes: int) -> Trees:
-    dtypes = {"tokens": np.int32, "parents": np.int16, "scores": np.float32, "entropies": np.float32}
-    return Trees(
-        **{
-            name: np.concatenate([np.zeros((0, num_nodes), dtype), *(getattr(part, name) for part in parts)])
-            for name, dtype in dtypes.items()
-        }
-    )
 
 
 if __name__ == "__main__":

@@ -22,16 +22,13 @@ import numpy as np
 from taps.decoding.calibration import bets, fit_inverse_temperature, reliability
 from taps.decoding.recording import load_recording
 from taps.plumbing.artefacts import read_envelope, write_json
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import digest_of, provenance
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.calibrate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.calibrate", __doc__)
     parser.add_argument("--trace", type=Path, action="append", required=True, help="held-out text; may be repeated")
     parser.add_argument("--bank", type=Path, action="append", required=True, help="draft bank along one of the traces")
     parser.add_argument("--output", type=Path, required=True, help="calibration to write (.json)")
@@ -39,7 +36,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the stage."""
     args = build_parser().parse_args(argv)
     fitted = {}
     for drafter, (scores, accepted) in sorted(pooled_bets(args.trace, args.bank).items()):

@@ -24,22 +24,18 @@ from taps.analysis.findings import Findings
 from taps.analysis.rendering import NOTHING, Table, format_interval, in_print, write_table
 from taps.analysis.verdicts import Outcome
 from taps.plumbing.artefacts import write_json
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.provenance import provenance
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.claims", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.claims", __doc__)
     parser.add_argument("--tables", type=Path, required=True, help="folder that the tables stage wrote")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the stage."""
     args = build_parser().parse_args(argv)
     found = Findings(args.tables)
     statements = {item["id"]: item for item in claims.statements()}

@@ -1,92 +1,31 @@
-"""What a study may say: one check of the whole config before anything runs, one clear line for the first fault.
+"""Checks a study's config: says "ok", or names the first fault in one line.
 
-    python -m taps.config config.yaml                                                        # "ok" or the fault
-    python -m taps.config workflow/studies/paper.yaml workflow/studies/scaling_qwen3_4b.yaml # later files override
-
-Pure and light (no torch, no pandas), because the Snakefile imports it. Three steps, in this order:
-schema (keys, types, ranges, defaults filled in), references (names that must be known elsewhere in the file), sums.
+python -m taps.config config.yaml
+python -m taps.config workflow/studies/paper.yaml workflow/studies/scaling_qwen3_4b.yaml # later files override
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import yaml
-from jsonschema import Draft202012Validator
-
-from taps.plumbing.errors import TapsError
-from taps.study.checks import CHECKS, check_paths
-from taps.study.schema import SCHEMA, explain, with_defaults
-
-
-def validate(config: Mapping[str, Any], *, file: str = "config.yaml", root: Path = Path()) -> dict[str, Any]:
-    """Returns `config` with the schema's defaults filled in.
-
-    Args:
-        config: The parsed file.
-        file: Its name, for messages.
-        root: Folder that local paths of the config are relative to.
-
-    Raises:
-        TapsError: first fault found, e.g. `config.yaml: mixtures.mixed: names the unknown corpus maths, ...`.
-    """
-    schema = yaml.safe_load(SCHEMA.read_text())
-    complete = with_defaults(config, schema, schema)
-    errors = sorted(Draft202012Validator(schema).iter_errors(complete), key=lambda error: list(map(str, error.path)))
-    if errors:
-        raise explain(errors[0], file)
-    for check in CHECKS:
-        for key, problem, facts in check(complete):
-            raise TapsError(f"{file}: {key}", problem, **facts)
-    check_paths(complete, file=file, root=root)
-    return complete
+from taps.plumbing.cli import run, stage_parser
+from taps.study.config import ROOT, read, validate
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the parser of `python -m taps.config`."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = stage_parser("taps.config", __doc__)
     parser.add_argument("files", type=Path, nargs="+", help="study to check; later files override keys of earlier ones")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Checks a study's config and says so."""
     files = build_parser().parse_args(argv).files
     name = " + ".join(map(str, files))
-    validate(read(files), file=name, root=SCHEMA.parent.parent.parent)
+    validate(read(files), file=name, root=ROOT)
     print(f"{name}: ok")
 
 
-def read(files: Sequence[Path]) -> dict[str, Any]:
-    """Returns the files' keys, later files overriding earlier ones key by key, as Snakemake merges --configfile.
-
-    Raises:
-        TapsError: a file that is missing, not YAML, or not a mapping.
-    """
-    merged: dict[str, Any] = {}
-    for file in files:
-        try:
-            config = yaml.safe_load(file.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise TapsError(file, "cannot be read", found=error) from None
-        if not isinstance(config, dict):
-            raise TapsError(file, "not a study", expected="a mapping of keys", found=type(config).__name__)
-        merged = _merge(merged, config)
-    return merged
-
-
-def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in changes.items():
-        inner = merged.get(key)
-        merged[key] = _merge(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
-    return merged
-
-
 if __name__ == "__main__":
-    from taps.plumbing.cli import run
-
     run(main)

@@ -23,7 +23,7 @@ from taps.data.generated import stream_generated
 from taps.data.json_stream import CUT_OFF, Record
 from taps.data.records import stream_records
 from taps.plumbing.artefacts import write_json, write_jsonl
-from taps.plumbing.cli import add_source_flags, run
+from taps.plumbing.cli import add_source_flags, run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
 
@@ -31,10 +31,7 @@ READERS = ("sharegpt", "instruction", "hub", "reasoning_gym")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.corpus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.corpus", __doc__)
     parser.add_argument(
         "--reader",
         choices=READERS,
@@ -49,7 +46,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Reads one source."""
     options = build_parser().parse_args(argv)
     if options.reader == "reasoning_gym":
         if not options.task or not options.rows:

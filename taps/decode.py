@@ -14,35 +14,36 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from taps.data.dialogue import Asked, Dialogue, Reply, converse, from_prompt
+from taps.decoding.calibration import read_factors
 from taps.decoding.live_models import add_model_flags, load_models, model_inputs
-from taps.plumbing.artefacts import read_json, read_jsonl, write_json
-from taps.plumbing.cli import run
+from taps.plumbing.artefacts import read_jsonl, write_json
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from taps.decoding.engine import Decoded
-    from taps.decoding.registry import Options, Strategy
-    from taps.decoding.warp import Sampling
+    from taps.model.sampling import Sampling
     from taps.model.target import Target
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.decode", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.decode", __doc__)
     add_model_flags(parser)
     parser.add_argument("--strategy", help="default: single for one drafter, else merged_adaptive")
     parser.add_argument("--calibration", type=Path, help="inverse temperatures for the _calibrated strategies")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--prompt", action="append", help="what the user says; repeat it for further turns")
     source.add_argument("--prompts", type=Path, help="JSON lines written by taps.prompts")
+    parser.add_argument("--system", help="what the system turn says, with --prompt")
     parser.add_argument("--num-prompts", type=int, help="first prompts of --prompts only")
     parser.add_argument("--max-new-tokens", type=int, default=256, help="most tokens per turn (default: %(default)s)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 = greedy (default: %(default)s)")
@@ -58,31 +59,55 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the stage."""
     args = build_parser().parse_args(argv)
-    from taps.decoding.registry import Options
-    from taps.decoding.strategies import find
-    from taps.decoding.warp import Sampling
+    from taps.decoding.engine import decode
+    from taps.decoding.strategy import Options, find
+    from taps.model.sampling import Sampling, uniforms
 
     names = [name for name, _ in args.drafter]
     strategy = find(args.strategy or ("single" if len(names) == 1 else "merged_adaptive"), live=True)
     options = Options(
         num_draft_tokens=args.num_draft_tokens,
         seed=args.seed,
-        inverse_temperatures=_inverse_temperatures(args.calibration, names) if strategy.calibrated else (),
+        inverse_temperatures=_factors(args.calibration, names) if strategy.calibrated else (),
     )
     sampling = Sampling(temperature=args.temperature, top_p=args.top_p, top_k=args.sampling_top_k)
-    conversations = _conversations(args)
+    dialogues = _dialogues(args)
     target, drafters = load_models(args)
-    answers = []
-    for turn in _turns(target, conversations, args):
-        decoded = _stream(target, list(drafters.values()), turn, strategy, options, sampling, args)
-        text = target.tokenizer.decode(decoded.tokens, skip_special_tokens=True)
-        turn["messages"].append({"role": "assistant", "content": text})
+    stop_ids = target.eos_ids | {_only_token(target, text) for text in args.stop}
+    answers: list[dict[str, Any]] = []
+
+    def reply(batch: Sequence[Asked]) -> list[Reply]:
+        (asked,) = batch
+        draws = uniforms(args.seed, asked.dialogue.id, asked.turn, args.max_new_tokens)
+        if args.prompts or len(asked.dialogue.questions) > 1:
+            print(f"--- {asked.dialogue.id}, turn {asked.turn}")
+        printer = _Printer(target)
+        decoded = decode(
+            target,
+            list(drafters.values()),
+            asked.tokens,
+            strategy=strategy,
+            options=options,
+            max_new_tokens=args.max_new_tokens,
+            sampling=sampling,
+            uniforms=draws,
+            stop_ids=stop_ids,
+            on_tokens=printer,
+        )
+        printer.finish()
         print(_summary(decoded))
         if args.compare:
-            print(_comparison(target, turn, decoded, sampling, args.max_new_tokens))
-        answers.append({"id": turn["id"], "turn": turn["turn"], "text": text, **_record(decoded)})
+            print(_comparison(target, asked.tokens, decoded, sampling, draws, args.max_new_tokens))
+        text = target.text_of(decoded.tokens)
+        answers.append({"id": asked.dialogue.id, "turn": asked.turn, "text": text, **_record(decoded)})
+        return [Reply.of(text)]
+
+    for dialogue in dialogues:
+        converse([dialogue], encode=target.render, reply=reply, max_length=target.max_length, batch_size=1)
+        if (ended := dialogue.ended) is not None:
+            note = f"{ended.num_tokens} tokens leave no room in a context of {target.max_length}"
+            print(f"{dialogue.id}, turn {ended.turn}: skipped, {note}", file=sys.stderr)
     if args.output:
         content = {
             "strategy": strategy.name,
@@ -98,36 +123,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 # --- what is asked ---------------------------------------------------------------------------------------------------
 
 
-def _conversations(args: argparse.Namespace) -> list[dict[str, Any]]:
+def _dialogues(args: argparse.Namespace) -> list[Dialogue]:
     if args.prompt:
-        return [{"id": "prompt", "turns": args.prompt}]
-    return read_jsonl(args.prompts, kind="prompts")[: args.num_prompts]
-
-
-def _turns(target: Target, conversations: list[dict[str, Any]], args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yields each turn with its tokens and draws; the caller appends the answer to its `messages`."""
-    from taps.decoding.warp import uniforms
-
-    stop_ids = target.eos_ids | {_only_token(target, text) for text in args.stop}
-    for conversation in conversations:
-        messages: list[dict[str, str]] = []
-        for number, text in enumerate(conversation["turns"]):
-            messages.append({"role": "user", "content": text})
-            tokens = target.render(messages)
-            if len(tokens) >= target.max_length:
-                note = f"{len(tokens)} tokens leave no room in a context of {target.max_length}"
-                print(f"{conversation['id']}, turn {number}: skipped, {note}", file=sys.stderr)
-                break
-            if args.prompts or len(conversation["turns"]) > 1:
-                print(f"--- {conversation['id']}, turn {number}")
-            yield {
-                "id": conversation["id"],
-                "turn": number,
-                "messages": messages,
-                "tokens": tokens,
-                "uniforms": uniforms(args.seed, conversation["id"], number, args.max_new_tokens),
-                "stop_ids": stop_ids,
-            }
+        return [from_prompt({"id": "prompt", "turns": args.prompt, "system": args.system})]
+    if args.system:
+        raise TapsError("--system", "goes with --prompt", remedy="the prompts of a file have their own")
+    return [from_prompt(row) for row in read_jsonl(args.prompts, kind="prompts")[: args.num_prompts]]
 
 
 def _only_token(target: Target, text: str) -> int:
@@ -137,45 +138,16 @@ def _only_token(target: Target, text: str) -> int:
     return int(tokens[0])
 
 
-def _inverse_temperatures(calibration: Path | None, names: Sequence[str]) -> tuple[float, ...]:
+def _factors(calibration: Path | None, names: Sequence[str]) -> tuple[float, ...]:
     if calibration is None:
         raise TapsError("--strategy", "needs inverse temperatures", remedy="give --calibration")
-    drafters = read_json(calibration, kind="calibration")["drafters"]
-    if missing := [name for name in names if name not in drafters]:
-        raise TapsError(calibration, f"no inverse temperature of {', '.join(missing)}", expected=", ".join(drafters))
-    return tuple(drafters[name]["inverse_temperature"] for name in names)
+    known = read_factors(calibration)
+    if missing := [name for name in names if name not in known]:
+        raise TapsError(calibration, f"no inverse temperature of {', '.join(missing)}", expected=", ".join(known))
+    return tuple(known[name] for name in names)
 
 
 # --- what comes out --------------------------------------------------------------------------------------------------
-
-
-def _stream(
-    target: Target,
-    drafters: Sequence[Any],
-    turn: dict[str, Any],
-    strategy: Strategy,
-    options: Options,
-    sampling: Sampling,
-    args: argparse.Namespace,
-) -> Decoded:
-    """Returns the decoded answer, having printed its text as it came."""
-    from taps.decoding.engine import decode
-
-    printer = _Printer(target)
-    decoded = decode(
-        target,
-        drafters,
-        turn["tokens"],
-        strategy=strategy,
-        options=options,
-        max_new_tokens=args.max_new_tokens,
-        sampling=sampling,
-        uniforms=turn["uniforms"],
-        stop_ids=turn["stop_ids"],
-        on_tokens=printer,
-    )
-    printer.finish()
-    return decoded
 
 
 class _Printer:
@@ -197,7 +169,7 @@ class _Printer:
         print()
 
     def _text(self) -> str:
-        return str(self.target.tokenizer.decode(self.tokens, skip_special_tokens=True))
+        return self.target.text_of(self.tokens)
 
     def _print_rest(self) -> None:
         text = self._text()
@@ -232,12 +204,12 @@ def _summary(decoded: Decoded) -> str:
     )
 
 
-def _comparison(target: Target, turn: dict[str, Any], decoded: Decoded, sampling: Sampling, max_new_tokens: int) -> str:
+def _comparison(
+    target: Target, prompt: list[int], decoded: Decoded, sampling: Sampling, draws: np.ndarray, max_new_tokens: int
+) -> str:
     from taps.decoding.plain import decode_plainly
 
-    plain = decode_plainly(
-        target, turn["tokens"], max_new_tokens=max_new_tokens, sampling=sampling, uniforms=turn["uniforms"]
-    )
+    plain = decode_plainly(target, prompt, max_new_tokens=max_new_tokens, sampling=sampling, uniforms=draws)
     num_tokens = min(len(plain.tokens), len(decoded.tokens))  # --stop ends only the speculative answer
     differs = plain.tokens[:num_tokens] != decoded.tokens[:num_tokens]
     verdict = f"texts differ from token {int(differs.argmax())} on" if differs.any() else "same text"

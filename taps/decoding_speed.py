@@ -10,8 +10,6 @@ strategy that is named, with the share of the time that is spent outside the two
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import json
 import tempfile
 import time
@@ -19,17 +17,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from taps.plumbing.artefacts import read_envelope, read_json, read_tensors, write_json
-from taps.plumbing.cli import run
+from taps.plumbing.artefacts import read_envelope, read_tensors, write_json
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.decoding_speed", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.decoding_speed", __doc__)
     parser.add_argument("--results", type=Path, required=True, help="results folder of a finished study")
     parser.add_argument("--method", default="eagle2", help="draft family (default: %(default)s)")
     parser.add_argument("--drafters", nargs="+", default=["math", "chat"], help="to combine (default: math chat)")
@@ -45,7 +40,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the stage."""
     args = build_parser().parse_args(argv)
     from taps.analysis.results import find_replays
 
@@ -70,7 +64,7 @@ def measure_bank(args: argparse.Namespace, num_nodes: int) -> dict[str, Any]:
     """Returns the positions per second of drafting the benchmark's bank anew."""
     import torch
 
-    from taps.bank import bank_of_trace
+    from taps.decoding.banks import bank_of_trace
     from taps.decoding.drafting import DraftOptions
     from taps.model.checkpoint import load_drafter
     from taps.model.target_head import load_target_head
@@ -94,8 +88,10 @@ def measure_bank(args: argparse.Namespace, num_nodes: int) -> dict[str, Any]:
 
 
 def measure_replays(args: argparse.Namespace, replays: Sequence[Any]) -> dict[str, Any]:
-    """Returns the seconds that all replays of the study take together."""
-    from taps import replay
+    """Returns the seconds that all replays of the study take together, files read and written."""
+    from taps.decoding.recording import load_recording
+    from taps.decoding.replaying import Labels, replay, write_replay
+    from taps.decoding.variants import parse_variants
 
     num_cycles, seconds = 0, 0.0
     with tempfile.TemporaryDirectory(prefix="taps-speed-") as scratch:
@@ -103,39 +99,60 @@ def measure_replays(args: argparse.Namespace, replays: Sequence[Any]) -> dict[st
             rows = rows_of(file.path)
             num_cycles += sum(row.pop("num_cycles") for row in rows)
             when = f"t{file.temperature:g}_s{file.seed}"
-            words = ["--trace", str(args.results / "traces" / file.benchmark / f"{when}.safetensors")]
-            for name in sorted({name for row in rows for name in row["drafters"]}):
-                bank = bank_path(args, name, method=file.method, benchmark=file.benchmark, when=when)
-                words += ["--bank", f"{name}={bank}"]
-            words += ["--method", file.method, "--benchmark", file.benchmark, "--strategies", json.dumps(rows)]
-            words += ["--num-draft-tokens", str(file.meta["num_draft_tokens"]), *calibration(args, file.method)]
+            drafters = sorted({name for row in rows for name in row["drafters"]})
+            banks = {
+                name: bank_path(args, name, method=file.method, benchmark=file.benchmark, when=when)
+                for name in drafters
+            }
+            settings = {name: file.meta[name] for name in ("num_draft_tokens", "decay", "prior")}
             start = time.perf_counter()
-            quietly(replay.main, [*words, "--output", f"{scratch}/replay.parquet"])
+            recording = load_recording(args.results / "traces" / file.benchmark / f"{when}.safetensors", banks)
+            variants = parse_variants(json.dumps(rows), banks, settings["num_draft_tokens"])
+            found = replay(recording, variants, factors=factors(args, file.method), **settings)
+            write_replay(
+                found,
+                Labels(method=file.method, benchmark=file.benchmark),
+                settings=settings,
+                provenance={},
+                cycles=Path(scratch) / "replay.parquet",
+                nodes=Path(scratch) / "replay.nodes.parquet",
+            )
             seconds += time.perf_counter() - start
     return {"what": f"replay of {len(replays)} conditions, {num_cycles} cycles", "value": seconds, "unit": "s"}
 
 
 def measure_live(args: argparse.Namespace, num_draft_tokens: int) -> list[dict[str, Any]]:
     """Returns tokens per second and the share of time outside the models, per strategy."""
-    from taps import live_check
+    from taps.decoding.comparison import read_texts
+    from taps.decoding.live_checking import check_live
+    from taps.decoding.live_models import load_models
+    from taps.decoding.recording import load_recording
+    from taps.decoding.variants import parse_variants
 
+    trace = args.results / "traces" / args.benchmark / "t0_s0.safetensors"
+    banks = {name: bank_path(args, name, method=args.method, benchmark=args.benchmark) for name in args.drafters}
+    recording = load_recording(trace, banks)
     rows = [{"strategy": "single", "drafters": args.drafters[:1]}]
     rows += [{"strategy": name, "drafters": args.drafters} for name in args.strategies]
-    words = ["--target", str(args.results / "target"), "--device", args.device, "--strategies", json.dumps(rows)]
-    words += ["--trace", str(args.results / "traces" / args.benchmark / "t0_s0.safetensors")]
-    for name in args.drafters:
-        words += ["--drafter", f"{name}={args.results / 'drafters' / args.method / name}"]
-        words += ["--bank", f"{name}={bank_path(args, name, method=args.method, benchmark=args.benchmark)}"]
-    if (vocabulary := args.results / "draft_vocab.safetensors").exists():
-        words += ["--draft-vocab", str(vocabulary)]
-    words += ["--num-draft-tokens", str(num_draft_tokens), "--num-prompts", str(args.num_prompts)]
-    with tempfile.TemporaryDirectory(prefix="taps-speed-") as scratch:
-        report = Path(scratch) / "live.json"
-        quietly(live_check.main, [*words, *calibration(args, args.method), "--output", str(report)])
-        found = read_json(report, kind="live_check")["rows"]
+    variants = parse_variants(json.dumps(rows), banks, num_draft_tokens)
+    vocabulary = args.results / "draft_vocab.safetensors"
+    target, drafters = load_models(
+        argparse.Namespace(
+            target=args.results / "target",
+            drafter=[(name, args.results / "drafters" / args.method / name) for name in args.drafters],
+            draft_vocab=vocabulary if recording.drafting["draft_vocab_size"] else None,
+            depth=recording.drafting["depth"],
+            top_k=recording.drafting["top_k"],
+            dtype="float32",
+            device=args.device,
+            trust_remote_code=False,
+        )
+    )
+    texts = read_texts(trace, args.num_prompts)
+    found = check_live(target, drafters, recording, variants, texts, factors=factors(args, args.method))
     return [
         line
-        for row in found
+        for row in found["rows"]
         for line in (
             {"what": f"live {row['strategy']} {row['drafters']}", "value": row["tokens_per_s"], "unit": "tokens/s"},
             {"what": "of it outside the models", "value": 100 * row["outside_share"], "unit": "%"},
@@ -158,16 +175,12 @@ def rows_of(replay: Path) -> list[dict[str, Any]]:
     ]
 
 
-def calibration(args: argparse.Namespace, method: str) -> list[str]:
-    """Returns the flag that names a method's fitted temperatures, if it has some."""
+def factors(args: argparse.Namespace, method: str) -> dict[str, float]:
+    """Returns drafter -> inverse temperature of a method, as far as the study has fitted them."""
+    from taps.decoding.calibration import read_factors
+
     path = args.results / "calibration" / f"{method}.json"
-    return ["--calibration", str(path)] if path.exists() else []
-
-
-def quietly(stage: Any, words: list[str]) -> None:
-    """Runs another stage in this process without its last line."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        stage(words)
+    return read_factors(path) if path.exists() else {}
 
 
 def table(lines: Sequence[dict[str, Any]]) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 
 from taps.data.mixtures import training_rows
 from taps.plumbing.artefacts import read_tensors, write_tensors
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
 
@@ -58,10 +58,7 @@ def choose(counts: np.ndarray, size: int, always: Sequence[int]) -> np.ndarray:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.draft_vocab", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.draft_vocab", __doc__)
     parser.add_argument("--tokens", type=Path, action="append", required=True, help="of taps.tokenise; repeatable")
     parser.add_argument("--size", type=int, required=True, help="tokens in the draft vocabulary")
     parser.add_argument("--output", type=Path, required=True, help="safetensors to write")
@@ -69,7 +66,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Writes the draft vocabulary of a study."""
     arguments = build_parser().parse_args(argv)
     files = [read_tensors(path, kind="tokens", framework="np") for path in arguments.tokens]
     meta = _common_meta(arguments.tokens, [meta for _, meta in files])

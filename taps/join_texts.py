@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from taps.plumbing.artefacts import read_tensors, write_tensors
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import ArtefactError
 from taps.plumbing.provenance import provenance, rebuild_command
 
@@ -22,10 +22,7 @@ PER_TEXT = {"trace": ("ids", "turns", "categories", "finish", "skipped"), "bank"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.join_texts", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.join_texts", __doc__)
     parser.add_argument("--kind", choices=sorted(PER_TEXT), required=True, help="what is joined")
     parser.add_argument("--shard", type=Path, action="append", required=True, help="one part; repeat, in order")
     parser.add_argument("--output", type=Path, required=True, help="trace or bank to write (.safetensors)")
@@ -33,7 +30,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the stage."""
     args = build_parser().parse_args(argv)
     tensors, meta = join(args.kind, args.shard)
     inputs = {f"shard {i}": path for i, path in enumerate(args.shard)}

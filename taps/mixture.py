@@ -23,7 +23,7 @@ import numpy as np
 
 from taps.data.mixtures import Size, take, validation_rows
 from taps.plumbing.artefacts import read_tensors, write_json
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
 
@@ -73,10 +73,7 @@ def mix(lengths: Mapping[str, np.ndarray], sizes: Mapping[str, Size]) -> dict[st
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.mixture", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.mixture", __doc__)
     add = parser.add_argument
     add("--tokens", type=named(Path), action="append", required=True, metavar="CORPUS=FILE", help="of taps.tokenise")
     add("--share", type=named(float), action="append", default=[], metavar="CORPUS=SHARE", help="of its training rows")
@@ -88,7 +85,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Writes one mixture."""
     arguments = build_parser().parse_args(argv)
     files = dict(arguments.tokens)
     sizes = [(name, Size(share=share, unit=arguments.unit)) for name, share in arguments.share]

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from taps.plumbing.artefacts import read_jsonl, write_json
-from taps.plumbing.cli import NAMED_PATHS, by_name, run
+from taps.plumbing.cli import NAMED_PATHS, by_name, run, stage_parser
 from taps.plumbing.provenance import provenance
 
 GRAM = 13
@@ -34,10 +34,7 @@ Words = tuple[str, ...]
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.overlap", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.overlap", __doc__)
     parser.add_argument("--corpus", **NAMED_PATHS, required=True, metavar="NAME=FILE", help="JSONL of taps.corpus")
     parser.add_argument("--prompts", **NAMED_PATHS, required=True, metavar="NAME=FILE", help="JSONL of taps.prompts")
     parser.add_argument("--output", type=Path, required=True, help="JSON to write")
@@ -45,7 +42,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Writes the overlap of every corpus with every benchmark."""
     options = build_parser().parse_args(argv)
     corpora, benchmarks = by_name(options.corpus, "--corpus"), by_name(options.prompts, "--prompts")
     indices = {name: index_prompts(read_jsonl(path, kind="prompts")) for name, path in benchmarks.items()}

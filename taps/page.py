@@ -12,14 +12,11 @@ from pathlib import Path
 
 from taps.analysis.page import build_page
 from taps.plumbing.atomic import write_text
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.page", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.page", __doc__)
     parser.add_argument("--study", required=True, help="name of the study")
     parser.add_argument("--tables", type=Path, required=True, help="folder that the tables stage wrote")
     parser.add_argument("--figures", type=Path, required=True, help="folder that the figures stage wrote")
@@ -32,7 +29,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the stage."""
     args = build_parser().parse_args(argv)
     facts = [(name, value) for name, value in args.fact]
     page = build_page(study=args.study, tables=args.tables, figures=args.figures, claims=args.claims, facts=facts)

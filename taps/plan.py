@@ -22,12 +22,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from taps.config import read, validate
 from taps.plumbing.artefacts import write_json
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
 from taps.study.budget import hours, original_work, study_disk, study_work
+from taps.study.config import read, validate
 
 
 def free_bytes(folder: Path) -> int:
@@ -121,10 +121,7 @@ def make_plan(config: Mapping[str, Any], jobs: Mapping[str, int], free: int) -> 
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.plan", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.plan", __doc__)
     parser.add_argument("--snakefile", type=Path, required=True, help="the workflow")
     parser.add_argument(
         "--config", type=Path, nargs="+", required=True, help="study; later files override earlier ones"
@@ -134,7 +131,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the stage."""
     args = build_parser().parse_args(argv)
     name = " + ".join(map(str, args.config))
     config = validate(read(args.config), file=name, root=args.snakefile.resolve().parent)

@@ -13,12 +13,13 @@ import argparse
 import json
 import shutil
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from taps.model.architecture import check_architecture
 from taps.model.target_folder import finish_target, save_model, write_plain_json
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import atomic_folder, link
 from taps.plumbing.provenance import digest_of
@@ -36,14 +37,10 @@ _TOKENIZER_FILES = (
     "vocab.json",
     "merges.txt",
 )
-_RECURRENT_KEYS = ("ssm_cfg", "state_size", "lru_width", "rescale_every", "linear_num_key_heads", "attn_layer_period")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.prepare_target", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.prepare_target", __doc__)
     parser.add_argument("--source", type=Path, required=True, help="a .gguf file or a Hugging Face model folder")
     parser.add_argument("--chat-template", type=Path, help="Jinja file that replaces the tokenizer's chat template")
     parser.add_argument(
@@ -54,7 +51,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Writes the target folder."""
     arguments = build_parser().parse_args(argv)
     source = find_source(arguments.source)
     with atomic_folder(arguments.output) as folder:
@@ -88,46 +84,6 @@ def find_source(source: Path) -> Path:
         found="nothing" if not source.exists() else "neither",
         remedy="fetch it with python -m taps.fetch",
     )
-
-
-# --- what the study can use ------------------------------------------------------------------------------------------
-
-
-def check_architecture(config: Mapping[str, Any], *, where: object) -> None:
-    """Returns nothing for a decoder with full attention in every layer.
-
-    Args:
-        config: The content of a config.json.
-        where: What error messages name.
-
-    Raises:
-        TapsError: encoder-decoder, sliding-window, chunked or recurrent layers, nested (multimodal) or quantised model.
-    """
-
-    def refuse(problem: str, found: object) -> None:
-        raise TapsError(
-            where,
-            problem,
-            expected="a causal language model with full attention in every layer",
-            found=found,
-            remedy="choose another target",
-        )
-
-    if config.get("is_encoder_decoder"):
-        refuse("encoder-decoder models cannot be drafted for", config.get("model_type"))
-    if "text_config" in config:
-        refuse("multimodal models are not supported", config.get("model_type"))
-    others = sorted(set(config.get("layer_types") or ()) - {"full_attention"})
-    if others:
-        refuse("some layers have no full attention", ", ".join(others))
-    recurrent = sorted(key for key in config if key in _RECURRENT_KEYS or key.startswith("mamba"))
-    if recurrent or not config.get("num_attention_heads", config.get("n_head")):
-        refuse("recurrent layers cannot verify a tree", ", ".join(recurrent) or "no attention heads")
-    if config.get("sliding_window") and config.get("use_sliding_window", True):
-        refuse("sliding-window attention", f"sliding_window {config['sliding_window']}")
-    if config.get("quantization_config"):
-        method = config["quantization_config"].get("quant_method", "unknown")
-        refuse("quantised weights: the draft model needs the plain embedding and head", method)
 
 
 # --- GGUF ------------------------------------------------------------------------------------------------------------

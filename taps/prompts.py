@@ -22,16 +22,13 @@ from taps.data.generated import stream_generated
 from taps.data.mixtures import seeded_order
 from taps.data.records import stream_records
 from taps.plumbing.artefacts import write_json, write_jsonl
-from taps.plumbing.cli import add_source_flags, run
+from taps.plumbing.cli import add_source_flags, run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.prompts", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.prompts", __doc__)
     parser.add_argument("--reader", choices=sorted(READERS), required=True, help="the benchmark's own format")
     add_source_flags(parser)
     parser.add_argument("--num-prompts", type=int, default=0, help="size of the subset; 0 takes all")
@@ -40,7 +37,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Chooses the prompts of one benchmark."""
     options = build_parser().parse_args(argv)
     if options.num_prompts < 0:
         raise TapsError(f"--num-prompts {options.num_prompts}", "negative", expected="0 for all, or a number")

@@ -15,26 +15,28 @@ answer is dropped with its reason. What is finished is kept in `<output>.journal
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taps.data.audit import Audit
-from taps.data.chat import ChatTokenizer, Reason, TokenRow
+from taps.data.chat import ChatTokenizer, TokenRow
+from taps.data.dialogue import Asked, Reply, batches, converse, from_conversation
 from taps.data.mixtures import BEYOND_SIZE, seeded_order
 from taps.plumbing.artefacts import read_jsonl, write_json, write_jsonl
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.journal import Journal
 from taps.plumbing.progress import progress
 from taps.plumbing.provenance import digest_of, provenance
 
 if TYPE_CHECKING:
-    from taps.decoding.warp import Sampling
+    from taps.model.sampling import Sampling
     from taps.model.target import Target
 
-PROMPT_TOO_LONG, EMPTY_ANSWER, CUT = "prompt_too_long", "empty_answer", "answer_cut"
+EMPTY_ANSWER, CUT = "empty_answer", "answer_cut"
 _CHUNK = 4  # batches between two entries of the journal; within a chunk, prompts of like length share a batch
 
 
@@ -64,65 +66,45 @@ def answer(
     """Returns (turns, reason) of each conversation: what was said, and why it ended early, if it did.
 
     Args:
-        target: Who answers.
+        target: Answers the user's turns.
         chat: Its tokenizer.
         conversations: {"id", "turns"} each; assistant turns are left out.
-        options: How.
+        options: How answers are made.
     """
-    said = [[dict(turn) for turn in row["turns"][:1] if turn["role"] == "system"] for row in conversations]
-    questions = [[dict(turn) for turn in row["turns"] if turn["role"] == "user"] for row in conversations]
-    ended: dict[int, str] = {}
-    for number in range(max(map(len, questions), default=0)):
-        due = [i for i in range(len(conversations)) if i not in ended and number < len(questions[i])]
-        prompts = chat.encode_prompts([*said[i], questions[i][number]] for i in due)
-        ready: list[tuple[int, list[int]]] = []
-        for i, prompt in zip(due, prompts, strict=True):
-            if isinstance(prompt, Reason):
-                ended[i] = prompt
-            elif len(prompt) >= target.max_length:
-                ended[i] = PROMPT_TOO_LONG
-            else:
-                ready.append((i, prompt))
-        ready.sort(key=lambda pair: len(pair[1]))
-        for batch in _batches(ready, options.batch_size):
-            ids = [conversations[i]["id"] for i, _ in batch]
-            replies = _replies(target, [prompt for _, prompt in batch], ids, number, options)
-            for (i, _), reply in zip(batch, replies, strict=True):
-                if not reply["text"].strip():
-                    ended[i] = EMPTY_ANSWER
-                    continue
-                said[i] += [questions[i][number], reply]
-                if "cut" in reply:
-                    ended[i] = CUT
-    return [(turns, ended.get(i)) for i, turns in enumerate(said)]
+    dialogues = [from_conversation(row) for row in conversations]
+    converse(
+        dialogues,
+        encode=chat.encode_prompts,
+        reply=partial(_replies, target, options),
+        max_length=target.max_length,
+        batch_size=options.batch_size,
+    )
+    return [(dialogue.said, None if dialogue.ended is None else dialogue.ended.reason) for dialogue in dialogues]
 
 
-def _replies(
-    target: Target, prompts: list[list[int]], ids: list[str], number: int, options: Answering
-) -> list[dict[str, Any]]:
-    """Returns the assistant turns that follow the prompts; `number` counts the questions of a conversation."""
-    from taps.decoding.warp import uniforms
+def _replies(target: Target, options: Answering, batch: Sequence[Asked]) -> list[Reply]:
     from taps.model.sampler import continue_batch
+    from taps.model.sampling import uniforms
 
+    draws = [uniforms(options.seed, asked.dialogue.id, asked.turn, options.max_new_tokens) for asked in batch]
     answers = continue_batch(
         target,
-        prompts,
+        [asked.tokens for asked in batch],
         sampling=options.sampling,
-        uniforms=[uniforms(options.seed, id_, number, options.max_new_tokens) for id_ in ids]
-        if options.sampling.temperature > 0
-        else None,
+        uniforms=draws if options.sampling.temperature > 0 else None,
         max_new_tokens=options.max_new_tokens,
     )
-    replies: list[dict[str, Any]] = []
-    for reply in answers:
-        text = str(target.tokenizer.decode(reply.tokens, skip_special_tokens=True))
-        whole = {"role": "assistant", "text": text}
-        replies.append(whole if reply.finish == "eos" else whole | {"text": text.rstrip("\ufffd"), "cut": True})
-    return replies
+    return [_reply(target.text_of(answer.tokens), whole=answer.finish == "eos") for answer in answers]
 
 
-def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    return (items[start : start + size] for start in range(0, len(items), size))
+def _reply(text: str, *, whole: bool) -> Reply:
+    """Returns the assistant's turn; one that was broken off says so and is the last."""
+    text = text if whole else text.rstrip("\ufffd")  # half a character
+    if not text.strip():
+        return Reply(turn=None, ends=EMPTY_ANSWER)
+    if whole:
+        return Reply.of(text)
+    return Reply(turn={"role": "assistant", "text": text, "cut": True}, ends=CUT)
 
 
 def count_tokens(chat: ChatTokenizer, rows: Sequence[Mapping[str, Any]], max_length: int | None) -> int:
@@ -147,16 +129,16 @@ def regenerate(
     Chunks of conversations are the same in every run: a run that was killed gives what an undisturbed one gives.
 
     Args:
-        target: Who answers.
+        target: Answers the user's turns.
         chat: Its tokenizer.
         conversations: In the order in which they are taken.
         journal: Holds what is finished.
-        options: How.
+        options: How answers are made.
         max_rows: Conversations taken; all by default.
         max_tokens: No chunk is begun once this many tokens are reached.
         max_length: Tokens counted per conversation.
     """
-    chunks = list(_batches(conversations[:max_rows], _CHUNK * options.batch_size))
+    chunks = list(batches(conversations[:max_rows], _CHUNK * options.batch_size))
     bar = progress(total=max_tokens, what="regenerate", unit="tok")
     bar.update(sum(entry["num_tokens"] for entry in journal.entries))
     for chunk in chunks[len(journal.entries) :]:
@@ -198,10 +180,7 @@ def to_audit(source: str, entries: Sequence[Mapping[str, Any]], beyond: Sequence
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.regenerate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.regenerate", __doc__)
     add = parser.add_argument
     add("--target", type=Path, required=True, help="folder of the target model")
     add("--corpus", type=Path, required=True, help="JSONL of taps.corpus")
@@ -223,11 +202,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Regenerates one corpus."""
     arguments = build_parser().parse_args(argv)
     import torch
 
-    from taps.decoding.warp import Sampling
+    from taps.model.sampling import Sampling
     from taps.model.target import load_target
 
     corpus = read_jsonl(arguments.corpus, kind="corpus")

@@ -17,7 +17,7 @@ from typing import Any
 
 from taps.data.chat import ChatTokenizer, Reason, TokenRow
 from taps.plumbing.artefacts import read_jsonl
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 
 _COLOURED = {True: ("\x1b[1;32m", "\x1b[0m"), False: ("\x1b[2m", "\x1b[0m")}
@@ -54,10 +54,7 @@ def find(corpus: Path, *, row: int, id_: str | None) -> Mapping[str, Any]:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.show_mask", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.show_mask", __doc__)
     parser.add_argument("--target", type=Path, required=True, help="folder of the target; only its tokenizer is loaded")
     parser.add_argument("--corpus", type=Path, required=True, help="JSONL of taps.corpus")
     which = parser.add_mutually_exclusive_group()
@@ -69,7 +66,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Prints one conversation."""
     options = build_parser().parse_args(argv)
     conversation = find(options.corpus, row=options.row, id_=options.id)
     chat = ChatTokenizer.load(options.target)

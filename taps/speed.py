@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taps.plumbing.artefacts import read_tensors, write_json, write_tensors
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.provenance import provenance
 
 if TYPE_CHECKING:
     import torch
 
-    from taps.model.speed import Measurement
+    from taps.measuring.training_speed import Measurement
     from taps.model.target import Target
     from taps.model.target_head import TargetHead
 
@@ -55,10 +55,7 @@ _CUDA |= {"draft_vocab": 1 << 15}
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.speed", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.speed", __doc__)
     subject = parser.add_mutually_exclusive_group(required=True)
     subject.add_argument("--target", type=Path, help="folder of a target model")
     subject.add_argument("--shape", help=f"random weights of this shape: {', '.join(SHAPES)}, or a config.json")
@@ -85,7 +82,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the stage."""
     started = time.monotonic()
     args = build_parser().parse_args(argv)
     for name, value in (_CPU if args.device == "cpu" else _CUDA).items():
@@ -93,9 +89,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             setattr(args, name, value)
     import torch
 
+    from taps.measuring.hardware import describe
+    from taps.measuring.training_speed import measure_features
     from taps.model.distributed import start_processes
-    from taps.model.hardware import describe
-    from taps.model.speed import measure_features
 
     _, _, device = start_processes(args.device)
     target, head = open_target(args, device)
@@ -178,9 +174,9 @@ def others(
     """Returns the measurements that follow the features, by name."""
     import torch
 
+    from taps.measuring.training_speed import CORPUS, measure_bank, measure_training
     from taps.model.batches import Conversations, RowId
     from taps.model.feature_store import FeatureStore
-    from taps.model.speed import CORPUS, measure_bank, measure_training
 
     store = FeatureStore(scratch / "features")
     conversations = Conversations({CORPUS: tokens}, {CORPUS: store})

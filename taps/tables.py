@@ -21,15 +21,12 @@ from taps.analysis.published_audit import audit_tables
 from taps.analysis.rendering import Table, write_table
 from taps.analysis.tables import Sample, acceptance_tables, detail_tables
 from taps.plumbing.artefacts import write_json
-from taps.plumbing.cli import NAMED_PATHS, run
+from taps.plumbing.cli import NAMED_PATHS, run, stage_parser
 from taps.plumbing.provenance import provenance
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.tables", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.tables", __doc__)
     parser.add_argument(
         "--replay", type=Path, nargs="+", required=True, metavar="PATH", help="replay files, or folders of them"
     )
@@ -50,7 +47,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the stage."""
     args = build_parser().parse_args(argv)
     files = results.find_replays(args.replay)
     cycles = results.load_cycles(files)

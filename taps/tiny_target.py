@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from taps.model.target_folder import finish_target, save_model
 from taps.plumbing.artefacts import read_jsonl
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import atomic_folder
 from taps.plumbing.progress import progress
@@ -38,10 +38,7 @@ VOCAB_SIZE = 512
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.tiny_target", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.tiny_target", __doc__)
     parser.add_argument("--corpus", type=Path, action="append", required=True, help="JSONL of taps.corpus, repeatable")
     parser.add_argument("--seed", type=int, default=0, help="seed of weights and batches")
     parser.add_argument("--steps", type=int, default=240, help="optimiser steps")
@@ -53,7 +50,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Writes the trained tiny target."""
     import torch
 
     options = build_parser().parse_args(argv)

@@ -30,7 +30,7 @@ from taps.data.audit import Audit
 from taps.data.chat import ChatTokenizer, Reason, TokenRow
 from taps.data.mixtures import BEYOND_SIZE, seeded_order
 from taps.plumbing.artefacts import read_jsonl, write_json, write_tensors
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.progress import progress
 from taps.plumbing.provenance import provenance
@@ -115,10 +115,7 @@ def to_tensors(rows: Iterable[TokenRow]) -> dict[str, np.ndarray]:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.tokenise", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.tokenise", __doc__)
     parser.add_argument("--target", type=Path, required=True, help="folder of the target; only its tokenizer is loaded")
     parser.add_argument("--corpus", type=Path, required=True, help="JSONL of taps.corpus or taps.regenerate")
     parser.add_argument("--max-length", type=int, required=True, help="tokens kept of each conversation")
@@ -132,7 +129,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Tokenises one corpus."""
     options = build_parser().parse_args(argv)
     chat = ChatTokenizer.load(options.target)
     conversations = read_jsonl(options.corpus, kind="corpus")

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from taps.data.dialogue import Asked, Reply, converse, from_prompt
 from taps.plumbing.artefacts import read_jsonl, write_tensors
-from taps.plumbing.cli import run
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.progress import progress
 from taps.plumbing.provenance import provenance
@@ -23,10 +24,7 @@ from taps.plumbing.shards import add_shard_flags, own_part
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.trace", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.trace", __doc__)
     parser.add_argument("--target", type=Path, required=True, help="folder of the target model")
     parser.add_argument("--prompts", type=Path, required=True, help="JSON lines written by taps.prompts")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 = greedy (default: %(default)s)")
@@ -44,11 +42,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the stage."""
     args = build_parser().parse_args(argv)
     import torch
 
-    from taps.decoding.warp import Sampling
+    from taps.model.sampling import Sampling
     from taps.model.target import load_target
 
     prompts = read_jsonl(args.prompts, kind="prompts")
@@ -93,46 +90,37 @@ def record(
     A sequence holds `id`, `turn`, `category`, `prompt` (tokens) and `answer` (`taps.model.sampler.Answer`). A turn
     whose prompt leaves no room in the context is skipped, as are the turns after it.
     """
-    from taps.decoding.warp import uniforms
     from taps.model.sampler import continue_batch
+    from taps.model.sampling import uniforms
 
-    messages: dict[str, list[dict[str, str]]] = {
-        prompt["id"]: [{"role": "system", "content": prompt["system"]}] if prompt.get("system") else []
-        for prompt in prompts
-    }
-    sequences, skipped = [], []
+    rows = {prompt["id"]: (order, prompt["category"]) for order, prompt in enumerate(prompts)}
+    sequences: list[dict[str, Any]] = []
     bar = progress(total=sum(len(p["turns"]) for p in prompts) * max_new_tokens, what="tracing", unit="tok")
-    for turn in range(max((len(prompt["turns"]) for prompt in prompts), default=0)):
-        due = []
-        for order, prompt in enumerate(prompts):
-            if turn >= len(prompt["turns"]) or len(messages[prompt["id"]]) < 2 * turn:
-                continue
-            messages[prompt["id"]].append({"role": "user", "content": prompt["turns"][turn]})
-            tokens = target.render(messages[prompt["id"]])
-            if len(tokens) >= target.max_length:
-                messages[prompt["id"]].pop()
-                skipped.append({"id": prompt["id"], "turn": turn, "prompt_tokens": len(tokens)})
-                continue
-            due.append(
-                {"order": order, "id": prompt["id"], "turn": turn, "category": prompt["category"], "prompt": tokens}
-            )
-        due.sort(key=lambda sequence: len(sequence["prompt"]))  # neighbours of like length: little padding
-        for start in range(0, len(due), batch_size):
-            batch = due[start : start + batch_size]
-            draws = [uniforms(seed, sequence["id"], turn, max_new_tokens) for sequence in batch]
-            answers = continue_batch(
-                target,
-                [sequence["prompt"] for sequence in batch],
-                sampling=sampling,
-                uniforms=draws if sampling.temperature > 0 else None,
-                max_new_tokens=max_new_tokens,
-                on_tokens=bar.update,
-            )
-            for sequence, answer in zip(batch, answers, strict=True):
-                text = target.tokenizer.decode(answer.tokens, skip_special_tokens=True)
-                messages[sequence["id"]].append({"role": "assistant", "content": text})
-                sequences.append(sequence | {"answer": answer})
+
+    def reply(batch: Sequence[Asked]) -> list[Reply]:
+        draws = [uniforms(seed, asked.dialogue.id, asked.turn, max_new_tokens) for asked in batch]
+        answers = continue_batch(
+            target,
+            [asked.tokens for asked in batch],
+            sampling=sampling,
+            uniforms=draws if sampling.temperature > 0 else None,
+            max_new_tokens=max_new_tokens,
+            on_tokens=bar.update,
+        )
+        for asked, answer in zip(batch, answers, strict=True):
+            order, category = rows[asked.dialogue.id]
+            place = {"order": order, "id": asked.dialogue.id, "turn": asked.turn, "category": category}
+            sequences.append(place | {"prompt": asked.tokens, "answer": answer})
+        return [Reply.of(target.text_of(answer.tokens)) for answer in answers]
+
+    dialogues = [from_prompt(prompt) for prompt in prompts]
+    converse(dialogues, encode=target.render, reply=reply, max_length=target.max_length, batch_size=batch_size)
     bar.close()
+    skipped = [
+        {"id": dialogue.id, "turn": dialogue.ended.turn, "prompt_tokens": dialogue.ended.num_tokens}
+        for dialogue in dialogues
+        if dialogue.ended is not None
+    ]
     return sorted(sequences, key=lambda s: (s["order"], s["turn"])), skipped
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from taps.plumbing.artefacts import read_json, write_json
 from taps.plumbing.atomic import write_text
-from taps.plumbing.cli import NAMED_PATHS, run
+from taps.plumbing.cli import NAMED_PATHS, run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import digest_of, provenance
 
@@ -30,10 +30,7 @@ _ONLINE = Path("online")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the command line of this stage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m taps.train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = stage_parser("taps.train", __doc__)
     data = parser.add_argument_group("data")
     data.add_argument("--target", type=Path, required=True, help="folder of the target model")
     data.add_argument("--mixture", type=Path, required=True, help="mixture to train on")
@@ -84,20 +81,19 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the stage."""
     args = build_parser().parse_args(argv)
     if args.clip_value and (args.zero_stage or args.dtype != "float32"):
         raise TapsError("--clip-value", "needs --zero-stage 0 and --dtype float32", remedy="use --clip-norm instead")
     import torch
 
     from taps.decoding.drafting import DraftOptions
+    from taps.decoding.validation import read_held_out, validate
     from taps.model.batches import Conversations, Noise, Plan, read_mixture
     from taps.model.distributed import make_engine, start_processes
     from taps.model.features import online_notice
     from taps.model.losses import LossWeights
     from taps.model.target_head import load_target_head
     from taps.model.training import DraftTraining, Recipe, train
-    from taps.model.validation import read_held_out, validate
 
     rank, world, device = start_processes(args.device)
     if args.batch_size % (world * args.accumulation):

@@ -13,7 +13,7 @@ from typing import Any
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    ["torch._dynamo", "deepspeed", "taps.train", "taps.model.training", "taps.model.validation", __name__]
+    ["torch._dynamo", "deepspeed", "taps.train", "taps.model.training", "taps.decoding.validation", __name__]
 )
 
 

@@ -14,8 +14,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from taps.decoding.engine import Decoded, decode
 from taps.decoding.live_drafter import LiveDrafter
-from taps.decoding.registry import REGISTRY, Options
-from taps.decoding.strategies import find
+from taps.decoding.strategy import STRATEGIES, Options, find
 from taps.decoding.trees import PAD_TOKEN, ROOT, Trees
 from taps.model.checkpoint import save_drafter
 from taps.model.drafter import DrafterConfig, DraftModel
@@ -23,7 +22,7 @@ from taps.model.target import Target
 from taps.model.target_head import TargetHead, read_config
 from taps.tiny_target import byte_tokenizer
 
-LIVE_STRATEGIES = [name for name, strategy in REGISTRY.items() if not strategy.needs_future]
+LIVE_STRATEGIES = [name for name, strategy in STRATEGIES.items() if not strategy.needs_future]
 OPTIONS = Options(num_draft_tokens=8, inverse_temperatures=(0.7, 1.4))
 DEPTH, TOP_K = 3, 3
 

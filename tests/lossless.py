@@ -30,12 +30,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from taps.decoding.registry import REGISTRY
-from taps.decoding.strategies import find
+from taps.decoding.strategy import STRATEGIES, find
 from taps.plumbing.artefacts import read_json, read_jsonl, read_tensors, write_jsonl
 
 ROOT = Path(__file__).parent.parent
-LIVE = [name for name in REGISTRY if not find(name).needs_future]
+LIVE = [name for name in STRATEGIES if not find(name).needs_future]
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from taps.bank import bank_of_trace, main
+from taps.bank import main
+from taps.decoding.banks import bank_of_trace
 from taps.decoding.drafting import DraftOptions
 from taps.decoding.live_drafter import LiveDrafter
 from taps.decoding.trees import Trees
-from taps.decoding.warp import Sampling
 from taps.model.sampler import continue_batch
+from taps.model.sampling import Sampling
 from taps.plumbing.artefacts import read_tensors, write_jsonl, write_tensors
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import digest_of

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from taps.cost import main
 from taps.decoding.cost_model import CostModel, interpolate
+from taps.decoding.strategy import find
 from taps.plumbing.artefacts import read_json
 from tests.live_fixtures import save_drafters, save_tiny_target
 
@@ -27,7 +28,7 @@ COST = CostModel(
 
 def _rate(name: str, budget: int, *cycles: tuple[int, int, int]) -> float:
     emitted, num_nodes, num_drafted = np.array(cycles).T
-    return COST.tokens_per_s(name, budget, emitted=emitted, num_nodes=num_nodes, num_drafted=num_drafted)
+    return COST.tokens_per_s(find(name), budget, emitted=emitted, num_nodes=num_nodes, num_drafted=num_drafted)
 
 
 def test_a_cycle_costs_its_drafts_its_forward_and_the_overhead():
@@ -42,7 +43,7 @@ def test_speed_is_all_tokens_over_all_time():
     seconds = (2 * 0.014 + 0.06 + 0.003) + (0.014 + 0.07 + 0.003)
     assert _rate("routed_confidence_turn", 40, once, twice) == pytest.approx(6 / seconds)
     nothing = np.empty(0, dtype=int)
-    assert math.isnan(COST.tokens_per_s("single", 20, emitted=nothing, num_nodes=nothing, num_drafted=nothing))
+    assert math.isnan(COST.tokens_per_s(find("single"), 20, emitted=nothing, num_nodes=nothing, num_drafted=nothing))
 
 
 def test_interpolation():
@@ -77,7 +78,7 @@ def test_measures_tiny_models(tmp_path, capsys):
         assert 0 < row["low_s"] <= row["median_s"] <= row["high_s"]
     cost = CostModel.from_json(content)
     one = np.ones(1, dtype=int)
-    rate = cost.tokens_per_s("merged_dedup", 8, emitted=3 * one, num_nodes=12 * one, num_drafted=2 * one)
+    rate = cost.tokens_per_s(find("merged_dedup"), 8, emitted=3 * one, num_nodes=12 * one, num_drafted=2 * one)
     seconds = 2 * content["draft"][2]["median_s"] + content["target"][2]["median_s"] + content["overhead_many_s"]
     assert rate == pytest.approx(3 / seconds)
     assert "target forward of   13 tokens" in capsys.readouterr().out

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from taps.decode import main
-from taps.decoding.warp import Sampling
+from taps.model.sampling import Sampling
 from taps.model.target import load_target
 from taps.plumbing.artefacts import read_json, write_json, write_jsonl
 from taps.plumbing.errors import TapsError
@@ -43,7 +43,7 @@ def prompts(tmp_path):
 def test_streams_the_greedy_text_and_its_measures(models, target, capsys):
     main([*models, "--prompt", QUESTION, "--max-new-tokens", "20", "--compare"])
     text, _, measures = capsys.readouterr().out.rpartition("\n[tau")
-    tokens = greedy(target, target.render([{"role": "user", "content": QUESTION}]), 20)
+    tokens = greedy(target, target.render([[{"role": "user", "text": QUESTION}]])[0], 20)
     assert text == target.tokenizer.decode(tokens, skip_special_tokens=True)
     tau, num_tokens, num_cycles = map(float, re.findall(r"([\d.]+): (\d+) tokens in (\d+) cycles", measures)[0])
     assert num_tokens == len(tokens) - 1
@@ -72,12 +72,12 @@ def test_turns_of_one_conversation(models, target, capsys):
     main([*models, "--prompt", QUESTION, "--prompt", "And then?", "--max-new-tokens", "8"])
     messages = []
     for question in (QUESTION, "And then?"):
-        messages.append({"role": "user", "content": question})
-        text = target.tokenizer.decode(greedy(target, target.render(messages), 8), skip_special_tokens=True)
-        messages.append({"role": "assistant", "content": text})
+        messages.append({"role": "user", "text": question})
+        text = target.tokenizer.decode(greedy(target, target.render([messages])[0], 8), skip_special_tokens=True)
+        messages.append({"role": "assistant", "text": text})
     printed = capsys.readouterr().out
     for number, message in enumerate(messages[1::2]):
-        assert f"--- prompt, turn {number}\n{message['content']}\n[" in printed
+        assert f"--- prompt, turn {number}\n{message['text']}\n[" in printed
 
 
 def test_one_drafter_is_single_by_default_and_two_are_merged(models, tmp_path):
@@ -103,7 +103,7 @@ def test_calibrated_strategies_read_their_factors(models, tmp_path, capsys):
 
 
 def test_stop_tokens(models, target, capsys):
-    tokens = greedy(target, target.render([{"role": "user", "content": QUESTION}]), 12)
+    tokens = greedy(target, target.render([[{"role": "user", "text": QUESTION}]])[0], 12)
     texts = [target.tokenizer.decode([token]) for token in tokens]
     stop = next(n for n, text in enumerate(texts) if text.isascii() and text.isprintable() and n > 0)
     main([*models, "--prompt", QUESTION, "--max-new-tokens", "12", "--stop", texts[stop], "--compare"])

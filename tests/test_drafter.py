@@ -11,7 +11,8 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRot
 from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer, Qwen2RotaryEmbedding
 
 from taps.model.checkpoint import expected_shapes
-from taps.model.drafter import DrafterConfig, DraftModel, num_parameters, packed_positions
+from taps.model.drafter import DrafterConfig, DraftModel, packed_positions
+from taps.model.flops import num_parameters
 from taps.plumbing.errors import TapsError
 from tests.draft_models import CONFIG
 
@@ -128,6 +129,15 @@ def test_what_older_configs_leave_out_is_filled_in():
     assert config.rope == {"rope_type": "default", "rope_theta": 1e6}
     assert DrafterConfig.from_json(old | {"model_type": "qwen2"}).attention_bias  # its file does not say so
     assert num_parameters(config) == 2 * 64 * 64 + 4 * 64 * 64 + 3 * 64 * 96 + 64
+
+
+@pytest.mark.parametrize(
+    "change", [{}, {"attention_bias": True}, {"bias": True}, {"head_dim": 24}, {"num_key_value_heads": 1}]
+)
+def test_parameters_are_counted_as_the_module_has_them(change):
+    config = DrafterConfig.from_json(CONFIG.to_json() | change)
+    with torch.device("meta"):
+        assert num_parameters(config) == sum(tensor.numel() for tensor in DraftModel(config).parameters())
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from taps.decoding.engine import decode
 from taps.decoding.live_drafter import LiveDrafter
-from taps.decoding.registry import Options
-from taps.decoding.strategies import find
+from taps.decoding.strategy import Options, find
 from taps.decoding.trees import Trees
 from taps.decoding.verification import TargetText, one_tree
-from taps.decoding.warp import Sampling
 from taps.model.sampler import continue_batch
+from taps.model.sampling import Sampling
 from taps.plumbing.errors import TapsError
 from tests.live_fixtures import (
     DEPTH,

@@ -57,7 +57,7 @@ def test_target_costs_what_pytorch_counts():
         target.features(torch.arange(30)[None])
     kinds = counter.get_flop_counts()["Global"]
     hidden_half, norms = kinds[torch.ops.aten.bmm] / 2, 2 * 2 * 32 * 30
-    ours = target_flops(config, num_layers=2, num_tokens=30, mean_length=30)
+    ours = target_flops(config, num_layers=2, num_tokens=30, context=15)
     assert ours == pytest.approx(sum(kinds.values()) - hidden_half + norms, rel=0.01)  # RoPE's own product is left out
 
 

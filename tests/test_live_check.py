@@ -10,10 +10,10 @@ import pytest
 from taps import bank, cost, trace
 from taps.decoding.comparison import RecordedText, compare_cycles, first_difference
 from taps.decoding.engine import Cycle
-from taps.decoding.registry import REGISTRY
+from taps.decoding.strategy import STRATEGIES
 from taps.decoding.walk import Cycles
-from taps.decoding.warp import Sampling
 from taps.live_check import main
+from taps.model.sampling import Sampling
 from taps.plumbing.artefacts import read_json, write_json, write_jsonl, write_tensors
 from taps.plumbing.errors import TapsError
 from tests.live_fixtures import save_drafters, save_word_target
@@ -26,7 +26,7 @@ PROMPTS = [
 ]
 ROWS = [
     {"strategy": name, "drafters": [drafter] if strategy.one_drafter else list(NAMES)}
-    for name, strategy in REGISTRY.items()
+    for name, strategy in STRATEGIES.items()
     for drafter in (NAMES if strategy.one_drafter else NAMES[:1])
 ]
 
@@ -70,8 +70,8 @@ def _check(study, temperature, rows, *flags, output="live.json"):
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_replay_equals_live_decoding_cycle_by_cycle(study, temperature, capsys):
     content = _check(study, temperature, ROWS, "--num-prompts", "2", "--cost", str(study / "cost.json"))
-    assert {row["strategy"] for row in content["rows"]} == {n for n, s in REGISTRY.items() if not s.needs_future}
-    assert len(content["replay_only"]) == sum(strategy.needs_future for strategy in REGISTRY.values())
+    assert {row["strategy"] for row in content["rows"]} == {n for n, s in STRATEGIES.items() if not s.needs_future}
+    assert len(content["replay_only"]) == sum(strategy.needs_future for strategy in STRATEGIES.values())
     for row in content["rows"]:
         assert row["num_texts"] == row["num_equal_texts"] == 3  # two turns and one
         assert row["divergences"] == row["different_cycles"] == []

@@ -19,8 +19,7 @@ from taps.analysis.measures import (
     value,
 )
 from taps.decoding.node_groups import node_groups
-from taps.decoding.registry import Options
-from taps.decoding.strategies import find
+from taps.decoding.strategy import Options, find
 from taps.decoding.walk import Bank, read_text, walk
 from tests.random_trees import Recorded, seeds
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from taps.config import read, validate
 from taps.plan import as_text, free_bytes, main, make_plan
 from taps.plumbing.artefacts import read_json
 from taps.plumbing.errors import TapsError
@@ -26,6 +25,7 @@ from taps.study.budget import (
     study_work,
     training_work,
 )
+from taps.study.config import read, validate
 
 ROOT = Path(__file__).parent.parent
 STUDIES = ROOT / "workflow" / "studies"
@@ -51,25 +51,12 @@ def test_the_scaling_targets_have_their_known_sizes(overlay: str, billions: floa
 
 
 def test_training_operations_are_those_that_a_real_run_counts() -> None:
-    from taps.model.drafter import DrafterConfig
-    from taps.model.flops import training_cost
+    from taps.model.flops import Sizes, training_cost
 
-    config = DrafterConfig.from_json(
-        {
-            "hidden_size": 64,
-            "intermediate_size": 160,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "vocab_size": 512,
-            "max_position_embeddings": 128,
-            "rms_norm_eps": 1e-5,
-            "rope_theta": 10000.0,
-        }
-    )
-    layer = 64 * 64 * 2 + 2 * 64 * 32 + 3 * 64 * 160
-    shape = Shape(hidden=64, layers=2, vocab=512, channels=64, layer_parameters=layer, tied=True, head_columns=100)
-    counted = training_cost(config, head_columns=100, num_passes=3).flops([80] * 12, 700)
-    assert shape.training_flops(960, 700, 80, 3) == pytest.approx(counted, rel=0.002)  # norms are left out
+    layer = Sizes(hidden_size=64, intermediate_size=160, num_attention_heads=4, num_key_value_heads=2, head_dim=16)
+    shape = Shape(layer=layer, num_layers=2, vocab=512, tied=True, head_columns=100)
+    counted = training_cost(layer, head_columns=100, num_passes=3).flops([80] * 12, 700)
+    assert shape.training_flops(960, 700, 80, 3) == pytest.approx(counted)
 
 
 def test_amounts_of_text_follow_the_config(paper: dict[str, Any]) -> None:

@@ -227,6 +227,7 @@ def test_stop_tokens_are_the_models_and_the_templates(source, tmp_path, declared
 def test_no_stop_token_is_an_error(source, tmp_path):
     (source / "generation_config.json").unlink()
     edit_json(source / "config.json", eos_token_id=None)
+    edit_json(source / "tokenizer_config.json", eos_token=None)
     (source / "chat_template.jinja").write_text(PLAIN_TEMPLATE.replace("<|im_end|>", ""))
     with pytest.raises(TapsError, match="no stop token"):
         prepare(source, tmp_path / "target")

@@ -1,6 +1,7 @@
 """Regenerated corpora: the target's own answers, the same after a kill, each unanswered question accounted for."""
 
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from taps import regenerate, tokenise
 from taps.data.chat import ChatTokenizer
 from taps.data.mixtures import seeded_order
-from taps.decoding.warp import Sampling
+from taps.model.sampling import Sampling
 from taps.plumbing.artefacts import read_json, read_jsonl, read_tensors, write_jsonl
 from taps.plumbing.errors import TapsError
 from tests.chat_fixtures import make_tokenizer, save_target
@@ -46,7 +47,8 @@ def scripted(monkeypatch):
         return answers
 
     monkeypatch.setattr("taps.model.sampler.continue_batch", continue_batch)
-    target = SimpleNamespace(tokenizer=tokenizer, max_length=120)
+    words = partial(tokenizer.decode, skip_special_tokens=True)
+    target = SimpleNamespace(tokenizer=tokenizer, max_length=120, text_of=words)
     return target, ChatTokenizer(tokenizer), prompts
 
 

@@ -12,17 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from taps.decoding.recording import load_recording
-from taps.decoding.registry import REGISTRY
+from taps.decoding.strategy import STRATEGIES
+from taps.decoding.variants import parse_variants
 from taps.plumbing.artefacts import write_json
 from taps.plumbing.errors import TapsError
-from taps.replay import main, parse_rows
+from taps.replay import main
 from tests.random_trees import Recorded
 
 LENGTHS = [9, 0, 14, 1, 2, 11]
 IDS, TURNS = ["q1", "q1", "q0", "q0", "q2", "q3"], [0, 1, 0, 1, 0, 0]
 ALL: list[dict[str, Any]] = [
     {"strategy": name, "drafters": ["math"] if strategy.one_drafter else ["math", "chat"]}
-    for name, strategy in REGISTRY.items()
+    for name, strategy in STRATEGIES.items()
 ]
 
 
@@ -54,7 +55,7 @@ def _calibration(folder: Path) -> Path:
 
 def test_every_strategy_covers_every_answer(tmp_path: Path, recorded: Recorded) -> None:
     frame = pd.read_parquet(_run(tmp_path, recorded, ALL, "--calibration", str(_calibration(tmp_path))))
-    assert list(frame["strategy"].cat.categories) == list(REGISTRY)
+    assert list(frame["strategy"].cat.categories) == list(STRATEGIES)
     emitted = frame.groupby(["strategy", "sequence"], observed=True)["emitted"].sum().unstack()
     for sequence, length in enumerate(LENGTHS):
         if length > 1:
@@ -140,7 +141,7 @@ def test_nodes_agree_with_the_cycles(tmp_path: Path, recorded: Recorded) -> None
 )
 def test_refuses_wrong_rows(strategies: str, message: str) -> None:
     with pytest.raises(TapsError, match=message):
-        parse_rows(strategies, {"math": 0, "chat": 0}, 4)
+        parse_variants(strategies, {"math": 0, "chat": 0}, 4)
 
 
 @pytest.mark.parametrize(

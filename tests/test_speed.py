@@ -12,10 +12,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from taps import speed
-from taps.model.drafter import DrafterConfig, num_parameters
-from taps.model.flops import target_flops
-from taps.model.hardware import PeakMemory, matmul_rate
-from taps.model.speed import Measurement
+from taps.measuring.hardware import PeakMemory, matmul_rate
+from taps.measuring.training_speed import Measurement
+from taps.model.drafter import DrafterConfig
+from taps.model.flops import num_parameters, target_flops
 from taps.plumbing.artefacts import read_json, write_tensors
 
 CONFIG = {
@@ -108,7 +108,7 @@ def test_counted_operations_are_those_of_a_forward_pass():
     with FlopCounterMode(display=False) as counter:
         model.get_decoder()(input_ids=torch.zeros((1, 40), dtype=torch.int64))
     half_attention = 2 * 3 * 4 * 16 * 40 * 40  # causal attention needs half of what eager attention computes
-    counted = target_flops(DrafterConfig.from_json(CONFIG), num_layers=3, num_tokens=40, mean_length=40)
+    counted = target_flops(DrafterConfig.from_json(CONFIG), num_layers=3, num_tokens=40, context=20)
     assert counted == pytest.approx(counter.get_total_flops() - half_attention, rel=0.01)
 
 

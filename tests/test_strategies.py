@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from taps.decoding.history import MERGED, Hindsight, History
-from taps.decoding.registry import REGISTRY, Options, Proposal, Strategy, strategy
-from taps.decoding.strategies import confidence, find, mean_entropy
+from taps.decoding.signals import confidence, mean_entropy
+from taps.decoding.strategy import STRATEGIES, Kind, Options, Proposal, find, strategy
 from taps.decoding.trees import ROOT, Trees, no_trees
 from taps.plumbing.errors import TapsError
 
@@ -109,7 +109,7 @@ def test_calibration_changes_the_choice() -> None:
 
 def test_neutral_calibration_changes_nothing() -> None:
     options = replace(OPTIONS, inverse_temperatures=(1.0, 1.0))
-    for name in (name for name in REGISTRY if REGISTRY[name].calibrated):
+    for name in (name for name in STRATEGIES if STRATEGIES[name].calibrated):
         one = find(name)([SURE, UNSURE], START, options)
         two = find(name.removesuffix("_calibrated"))([SURE, UNSURE], START, options)
         np.testing.assert_array_equal(one.trees.tokens, two.trees.tokens)
@@ -138,7 +138,7 @@ def test_oracle_posthoc_and_best_single_read_the_future() -> None:
 
 
 def test_drafters_that_must_draft() -> None:
-    everyone = {name for name, s in REGISTRY.items() if not s.needs_future and s.drafts(START, OPTIONS).all()}
+    everyone = {name for name, s in STRATEGIES.items() if not s.needs_future and s.drafts(START, OPTIONS).all()}
     assert "merged_adaptive" in everyone
     assert "routed_history" in everyone
     assert "random" not in everyone
@@ -160,14 +160,18 @@ def test_live_decoding_refuses_hindsight(name: str) -> None:
         find(name, live=True)
 
 
-def test_a_new_strategy_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry: dict[str, Strategy] = {}
-    for module in ("registry", "strategies"):
-        monkeypatch.setattr(f"taps.decoding.{module}.REGISTRY", registry)
+def test_a_new_strategy_is_one_function() -> None:
+    before = set(STRATEGIES)
 
-    @strategy(calibratable=True)
+    @strategy(title="always the second", kind=Kind.ROUTED, calibratable=True)
     def always_second(trees, history, options):
         return Proposal(trees=trees[1], chosen=np.array([1]), score=np.array([np.nan]))
 
-    assert sorted(registry) == ["always_second", "always_second_calibrated"]
-    assert find("always_second")([SURE, UNSURE], START, OPTIONS).trees is UNSURE
+    try:
+        assert set(STRATEGIES) - before == {"always_second", "always_second_calibrated"}
+        assert find("always_second")([SURE, UNSURE], START, OPTIONS).trees is UNSURE
+        assert always_second([SURE, UNSURE], START, OPTIONS).trees is UNSURE
+        assert find("always_second_calibrated").title == "always the second, calibrated"
+    finally:
+        for name in set(STRATEGIES) - before:
+            STRATEGIES.forget(name)

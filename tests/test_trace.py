@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from taps.decoding.verification import TargetText
-from taps.decoding.warp import Sampling, uniforms
 from taps.model.sampler import continue_batch
+from taps.model.sampling import Sampling, uniforms
 from taps.model.target import load_target
 from taps.plumbing.artefacts import read_tensors, write_jsonl
 from taps.plumbing.errors import TapsError
@@ -129,14 +129,12 @@ def test_the_second_turn_follows_the_recorded_first_answer(folder):
     messages: list[dict[str, str]] = []
     starts = tensors["offsets"].tolist()
     for index, question in enumerate(ROWS[0]["turns"]):
-        messages.append({"role": "user", "content": question})
-        prompt = target.render(messages)
+        messages.append({"role": "user", "text": question})
+        prompt = target.render([messages])[0]
         answer = greedy(target, prompt, 12)
         assert tensors["tokens"][starts[index] : starts[index + 1]].tolist() == [*prompt, *answer]
         assert tensors["prompt_lengths"][index] == len(prompt)
-        messages.append(
-            {"role": "assistant", "content": str(target.tokenizer.decode(answer, skip_special_tokens=True))}
-        )
+        messages.append({"role": "assistant", "text": str(target.tokenizer.decode(answer, skip_special_tokens=True))})
     assert len(tensors["features"]) == starts[-1] == len(tensors["tokens"])
     assert meta["sampling"] == {"temperature": 0.0, "top_p": 1.0, "top_k": 0}
     assert meta["max_new_tokens"] == 12

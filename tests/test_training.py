@@ -12,7 +12,7 @@ from torch import nn
 from taps.model.alignment import aligned_passes
 from taps.model.batches import Conversations, Noise, Plan, RowId
 from taps.model.distributed import make_engine, start_processes
-from taps.model.drafter import num_parameters
+from taps.model.flops import num_parameters
 from taps.model.losses import LossWeights
 from taps.model.training import DraftTraining, Recipe, train
 from tests.draft_models import CONFIG, tiny_drafter

@@ -94,7 +94,7 @@ def test_a_writer_that_dies_leaves_the_state_before_it_and_its_rest_is_cleared_a
 
     with pytest.raises(OSError, match="no space"):
         save_state(tmp_path, 20, {"fingerprint": "a"}, die, writer=f"{HOST}.{NO_PID}", is_main=True)
-    assert names(tmp_path) == [f".pending.00000020.{HOST}.{NO_PID}", "step-00000010"]
+    assert names(tmp_path) == [f".pending.{HOST}.{NO_PID}", "step-00000010"]
     found = load_state(tmp_path, "a")
     assert found is not None
     assert found[1] == 10
@@ -103,8 +103,8 @@ def test_a_writer_that_dies_leaves_the_state_before_it_and_its_rest_is_cleared_a
 
 
 def test_a_living_writer_is_left_alone_and_a_reused_pid_is_not_in_the_way(tmp_path):
-    living = tmp_path / f".pending.00000020.{HOST}.{os.getppid()}"
-    own = tmp_path / f".pending.00000020.{HOST}.{os.getpid()}"
+    living = tmp_path / f".pending.{HOST}.{os.getppid()}"
+    own = tmp_path / f".pending.{HOST}.{os.getpid()}"
     for folder in (living, own):
         folder.mkdir()
         (folder / "half").touch()
@@ -116,7 +116,7 @@ def test_a_living_writer_is_left_alone_and_a_reused_pid_is_not_in_the_way(tmp_pa
 def test_other_processes_only_write(tmp_path):
     seen: list[Path] = []
     save_state(tmp_path, 5, {}, seen.append, writer="host.1", is_main=False)
-    assert seen == [tmp_path / ".pending.00000005.host.1"]
+    assert seen == [tmp_path / ".pending.host.1"]
     assert names(tmp_path) == []
 
 

@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from taps.decoding.drafting import DraftOptions
+from taps.decoding.validation import HeldOut, acceptance_length, read_held_out, validate
 from taps.model.batches import Conversations, RowId
 from taps.model.losses import LossWeights
-from taps.model.validation import HeldOut, acceptance_length, read_held_out, validate
 from taps.plumbing.artefacts import write_tensors
 from tests.draft_models import naive_output, tiny_drafter
 from tests.training_fixtures import RandomFeatures, make_rows, write_tokens

@@ -16,11 +16,10 @@ import pytest
 import torch
 
 from taps.decoding.history import History
-from taps.decoding.registry import Options
-from taps.decoding.strategies import find
+from taps.decoding.strategy import Options, find
 from taps.decoding.trees import ROOT, Trees, path_to
 from taps.decoding.verification import Tree, follow, one_tree
-from taps.decoding.warp import Sampling, next_tokens, target_probs
+from taps.model.sampling import Sampling, next_tokens, target_probs
 from tests.live_fixtures import StubDrafter, run, tiny_target, tree_of_paths
 from tests.random_trees import random_trees
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taps.decoding.history import MERGED, History
-from taps.decoding.registry import REGISTRY, Options, Strategy
-from taps.decoding.strategies import find
+from taps.decoding.strategy import STRATEGIES, Options, Strategy, find
 from taps.decoding.trees import Trees
 from taps.decoding.walk import Bank, Cycles, Text, read_text, walk
 from tests.random_trees import Recorded, longest, seeds
@@ -17,7 +16,7 @@ from tests.random_trees import Recorded, longest, seeds
 BUDGET = 3
 OPTIONS = Options(num_draft_tokens=BUDGET, seed=5, inverse_temperatures=(0.8, 1.3))
 lengths = st.lists(st.integers(0, 9), min_size=1, max_size=4)
-names = st.sampled_from(sorted(REGISTRY))
+names = st.sampled_from(sorted(STRATEGIES))
 
 
 def _load(recorded: Recorded) -> tuple[Text, list[Bank]]:
@@ -54,7 +53,7 @@ def _rows(cycles: Cycles) -> list[tuple[int, ...]]:
 
 
 @settings(deadline=None)
-@given(seed=seeds, lengths=lengths, name=names.filter(lambda name: not REGISTRY[name].needs_future))
+@given(seed=seeds, lengths=lengths, name=names.filter(lambda name: not STRATEGIES[name].needs_future))
 def test_equals_a_plain_walk(seed: int, lengths: list[int], name: str) -> None:
     strategy = find(name)
     drafters = 1 if strategy.one_drafter else 2
@@ -146,14 +145,14 @@ def test_end_of_the_text_inside_an_accepted_path() -> None:
     assert shorter.emitted.tolist() == [2, 2, 1]
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_answers_without_a_position(name: str) -> None:
-    recorded = Recorded(np.random.default_rng(0), lengths=[0, 1], drafters=1 if REGISTRY[name].one_drafter else 2)
+    recorded = Recorded(np.random.default_rng(0), lengths=[0, 1], drafters=1 if STRATEGIES[name].one_drafter else 2)
     text, banks = _load(recorded)
     assert len(walk(find(name), banks, text, OPTIONS)) == 0
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY.keys() - {"best_single"}))  # that one is chosen over all answers
+@pytest.mark.parametrize("name", sorted(STRATEGIES.keys() - {"best_single"}))  # that one is chosen over all answers
 def test_answers_do_not_influence_each_other(name: str) -> None:
     strategy = find(name)
     recorded = Recorded(np.random.default_rng(3), lengths=[9, 7, 8], drafters=1 if strategy.one_drafter else 2)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from taps.config import read, validate
+from taps.study.config import read, validate
 from taps.study.contents import drafters_at, mixtures_of
 
 ROOT = Path(__file__).parent.parent

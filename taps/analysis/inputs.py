@@ -19,6 +19,7 @@ from taps.analysis.resampling import ratios, with_means
 from taps.analysis.summaries import KEYS
 from taps.analysis.tables import INTERVAL, Sample
 from taps.decoding.cost_model import CostModel
+from taps.decoding.strategy import find
 from taps.plumbing.artefacts import read_json
 
 Labelled = Sequence[tuple[str, Path]]  # label, path
@@ -175,7 +176,7 @@ def speed(sample: Sample, path: Path) -> Table:
     seconds = pd.Series(0.0, index=cycles.index)
     for strategy, part in cycles.groupby("strategy", observed=True):
         seconds.loc[part.index] = cost.cycle_s(
-            str(strategy),
+            find(str(strategy)),
             sample.num_draft_tokens,
             num_nodes=part["num_nodes"].to_numpy(),
             num_drafted=part["num_drafted"].to_numpy(),

@@ -18,7 +18,6 @@ end-of-turn token, which the model must emit; what a template writes behind it (
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from taps.data.stop_tokens import special_ids, stop_ids
 from taps.plumbing.errors import TapsError
 
 Turns = Sequence[Mapping[str, Any]]
@@ -98,7 +98,7 @@ class ChatTokenizer:
         if not self.eos_ids:
             raise TapsError(where, "names no end-of-turn token", expected="eos_token in tokenizer_config.json")
         added = tokenizer.added_tokens_decoder
-        self.special_ids = sorted({id_ for id_, token in added.items() if token.special} | set(self.eos_ids))
+        self.special_ids = sorted(special_ids(tokenizer) | set(self.eos_ids))
         self.template_digest = hashlib.sha256(tokenizer.chat_template.encode()).hexdigest()
         literals = sorted((added[id_].content for id_ in self.special_ids if id_ in added), key=len, reverse=True)
         self._special_literal = re.compile("|".join(map(re.escape, literals)) or r"(?!)")
@@ -118,7 +118,7 @@ class ChatTokenizer:
         except (OSError, ValueError) as error:
             line = str(error).strip().splitlines()[0]
             raise TapsError(target, f"no tokenizer ({line})", expected="a folder of taps.prepare_target") from None
-        return cls(tokenizer, eos_ids=_configured_eos(target), where=target)
+        return cls(tokenizer, eos_ids=stop_ids(target, tokenizer), where=target)
 
     def encode(self, conversations: Iterable[Turns], *, max_length: int | None = None) -> list[TokenRow | Reason]:
         """Returns a row, or the reason why there is none, for each conversation.
@@ -257,13 +257,3 @@ class ChatTokenizer:
 
 def _messages(turns: Turns) -> list[dict[str, str]]:
     return [{"role": turn["role"], "content": turn["text"]} for turn in turns]
-
-
-def _configured_eos(target: Path) -> set[int]:
-    """Returns the ids that the model's configuration says end an answer."""
-    ids: set[int] = set()
-    for name in ("config.json", "generation_config.json"):
-        path = Path(target) / name
-        value = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id") if path.exists() else None
-        ids.update(value if isinstance(value, list) else [] if value is None else [value])
-    return ids

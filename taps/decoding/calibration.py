@@ -9,12 +9,14 @@ along a path scale alike, so b applies to the cumulative scores of a tree, whose
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from taps.decoding.node_groups import conditional_scores, judged_nodes
 from taps.decoding.walk import Bank, Text
+from taps.plumbing.artefacts import read_json
 
 LARGEST_SCORE = -1e-6  # nats; a probability of 1 would make a single miss infinitely unlikely
 BOUNDS = (1 / 64, 64.0)  # of the inverse temperature
@@ -38,6 +40,12 @@ class Reliability:
     def to_json(self) -> dict[str, Any]:
         """Returns the fields, ready for JSON."""
         return asdict(self)
+
+
+def read_factors(path: Path) -> dict[str, float]:
+    """Returns drafter -> inverse temperature of a calibration file."""
+    drafters = read_json(path, kind="calibration")["drafters"]
+    return {name: fit["inverse_temperature"] for name, fit in drafters.items()}
 
 
 def bets(bank: Bank, text: Text) -> tuple[np.ndarray, np.ndarray]:

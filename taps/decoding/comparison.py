@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taps.decoding.walk import Cycles
-from taps.decoding.warp import Sampling, uniforms
+from taps.model.sampling import Sampling, uniforms
 from taps.plumbing.artefacts import read_tensors
 
 if TYPE_CHECKING:

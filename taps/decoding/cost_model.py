@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from taps.decoding.registry import Options
-from taps.decoding.strategies import find
+from taps.decoding.strategy import Options, Strategy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,26 +58,25 @@ class CostModel:
         return 1 / self.plain_s
 
     def cycle_s(
-        self, strategy: str, num_draft_tokens: int, *, num_nodes: np.ndarray, num_drafted: np.ndarray
+        self, strategy: Strategy, num_draft_tokens: int, *, num_nodes: np.ndarray, num_drafted: np.ndarray
     ) -> np.ndarray:
         """Returns float [C]: the time of each cycle.
 
         Args:
-            strategy: Its name; decides how large a tree each drafter makes.
-            num_draft_tokens: As in `strategies.Options`.
+            strategy: Decides how large a tree each drafter makes.
+            num_draft_tokens: As in `Options`.
             num_nodes: int [C] nodes verified, root not counted.
             num_drafted: int [C] drafters that drafted.
         """
-        found = find(strategy)
-        drafted = found.num_nodes(Options(num_draft_tokens=num_draft_tokens))
+        drafted = strategy.num_nodes(Options(num_draft_tokens=num_draft_tokens))
         draft_s = interpolate(drafted, self.draft_nodes, self.draft_s)
         target_s = interpolate(np.asarray(num_nodes) + 1, self.target_tokens, self.target_s)
-        overhead_s = self.overhead_one_s if found.one_drafter else self.overhead_many_s
+        overhead_s = self.overhead_one_s if strategy.one_drafter else self.overhead_many_s
         return np.asarray(num_drafted) * draft_s + target_s + overhead_s
 
     def tokens_per_s(
         self,
-        strategy: str,
+        strategy: Strategy,
         num_draft_tokens: int,
         *,
         emitted: np.ndarray,

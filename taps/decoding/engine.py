@@ -29,11 +29,11 @@ import numpy as np
 import torch
 
 from taps.decoding.history import History
-from taps.decoding.registry import Options, Strategy
+from taps.decoding.strategy import Options, Strategy
 from taps.decoding.timing import Clock, Seconds
 from taps.decoding.trees import NO_FUTURE, Trees, depths, no_trees, num_accepted
 from taps.decoding.verification import TargetText, follow, one_tree
-from taps.decoding.warp import Sampling, next_tokens
+from taps.model.sampling import Sampling, next_tokens
 from taps.model.target import Target
 from taps.plumbing.errors import TapsError
 

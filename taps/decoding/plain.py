@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taps.decoding.warp import Sampling
 from taps.model.sampler import continue_batch
+from taps.model.sampling import Sampling
 from taps.model.target import Target
 
 

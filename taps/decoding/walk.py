@@ -22,8 +22,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from taps.decoding.history import Hindsight, History
-from taps.decoding.registry import Options, Strategy
-from taps.decoding.strategies import find
+from taps.decoding.strategies.single import single
+from taps.decoding.strategy import Options, Strategy
 from taps.decoding.trees import NO_FUTURE, Trees, depths, match, num_accepted
 
 _BLOCK = 4096  # positions evaluated at a time: bounds memory, changes nothing else
@@ -245,7 +245,7 @@ def _hindsight(banks: Sequence[Bank], text: Text, options: Options, groups: np.n
     shape = (len(text.future), len(banks))
     confidence, tau = np.empty(shape), np.empty(shape)
     for index, bank in enumerate(banks):
-        own = walk(find("single"), [bank], text, options)
+        own = walk(single, [bank], text, options)
         tau[:, index] = own.emitted.sum() / max(len(own), 1)
         size = int(groups.max(initial=-1)) + 1
         total = np.bincount(groups[own.sequence], weights=own.score, minlength=size)

@@ -225,9 +225,3 @@ def causal_attention(
         q, k, v = (states.transpose(0, 1)[None] for states in sequence)
         parts.append(F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)[0].transpose(0, 1))
     return torch.cat(parts)
-
-
-def num_parameters(config: DrafterConfig) -> int:
-    """Returns the number of trained parameters of a draft model of this shape."""
-    with torch.device("meta"):
-        return sum(parameter.numel() for parameter in DraftModel(config).parameters())

@@ -1,16 +1,70 @@
-"""Floating point operations of training, counted from shapes, so that equal compute means the same on any machine."""
+"""Floating point operations from shapes alone, so that equal compute means the same on any machine; without torch.
+
+A multiplication and an addition count apart. A weight costs 2 per token forward, 2 for its gradient and 2 for the
+gradient of its input; attention costs 4 per query, visible key and channel (score and sum), twice that backward.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from taps.model.drafter import DrafterConfig, num_parameters
+
+class LayerSizes(Protocol):
+    """Sizes of one decoder layer, which is the target's and the draft model's; `taps.model.drafter.DrafterConfig`."""
+
+    @property
+    def hidden_size(self) -> int: ...
+    @property
+    def intermediate_size(self) -> int: ...
+    @property
+    def num_attention_heads(self) -> int: ...
+    @property
+    def num_key_value_heads(self) -> int: ...
+    @property
+    def head_dim(self) -> int: ...
+    @property
+    def attention_bias(self) -> bool: ...
+    @property
+    def bias(self) -> bool: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Sizes of one decoder layer as a study's plan or a config.json gives them; fields as in DrafterConfig."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    attention_bias: bool = False
+    bias: bool = False
+
+
+def num_channels(sizes: LayerSizes) -> int:
+    """Returns query heads x head size."""
+    return sizes.num_attention_heads * sizes.head_dim
+
+
+def layer_parameters(sizes: LayerSizes) -> int:
+    """Returns the parameters of one layer of a draft model: attention, gated MLP and the norm between."""
+    channels, shared = num_channels(sizes), sizes.num_key_value_heads * sizes.head_dim
+    attention = sizes.hidden_size * (2 * channels + 2 * shared)
+    biases = channels + 2 * shared if sizes.attention_bias else 0
+    return attention + biases + 3 * sizes.hidden_size * sizes.intermediate_size + sizes.hidden_size
+
+
+def num_parameters(sizes: LayerSizes) -> int:
+    """Returns the trained parameters of a draft model: its layer and the `fc` in front of it."""
+    fc = 2 * sizes.hidden_size**2 + (sizes.hidden_size if sizes.bias else 0)
+    return layer_parameters(sizes) + fc
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingCost:
-    """What training costs, in operations (a multiply and an add are two).
+    """What training costs, in operations.
 
     Attributes:
         per_input: All passes over one input: projections, MLP and norms.
@@ -22,30 +76,27 @@ class TrainingCost:
     per_pair: float
     per_supervised: float
 
-    def flops(self, lengths: Sequence[int], num_supervised: int) -> float:
+    def flops(self, lengths: Sequence[float], num_supervised: float) -> float:
         """Returns the operations of training once on rows of these lengths, in inputs; a query sees half its row."""
         num_pairs = sum(length * length for length in lengths) / 2
         return self.per_input * sum(lengths) + self.per_pair * num_pairs + self.per_supervised * num_supervised
 
 
-def training_cost(config: DrafterConfig, *, head_columns: int, num_passes: int) -> TrainingCost:
-    """Returns what training costs by the shapes alone.
+def training_cost(sizes: LayerSizes, *, head_columns: int, num_passes: int) -> TrainingCost:
+    """Returns what training costs; fc's input needs no gradient, and the head is frozen.
 
-    A weight costs 2 forward, 2 for its gradient and 2 for its input's gradient; fc's input needs none. Attention scores
-    and sums cost 4 per visible key and channel forward, twice that backward. The head is frozen: 2 for the target's
-    logits, once for all passes, and 2 + 2 for the draft's, per pass.
+    The head costs 2 for the target's logits, once for all passes, and 2 + 2 for the draft's, per pass.
 
     Args:
-        config: Shape of the draft model.
+        sizes: Of the draft model.
         head_columns: Tokens of the (draft) vocabulary.
         num_passes: Alignment passes.
     """
-    fc = 2 * config.hidden_size**2
-    channels = config.num_attention_heads * config.head_dim
+    fc = 2 * sizes.hidden_size**2
     return TrainingCost(
-        per_input=num_passes * (6 * num_parameters(config) - 2 * fc),
-        per_pair=num_passes * 12 * channels,
-        per_supervised=2 * config.hidden_size * head_columns * (1 + 2 * num_passes),
+        per_input=num_passes * (6 * num_parameters(sizes) - 2 * fc),
+        per_pair=num_passes * 12 * num_channels(sizes),
+        per_supervised=2 * sizes.hidden_size * head_columns * (1 + 2 * num_passes),
     )
 
 
@@ -65,17 +116,16 @@ def num_steps_within(budget: float, step_flops: Iterable[float]) -> int:
     return max(num_steps, 1)
 
 
-def target_flops(config: DrafterConfig, *, num_layers: int, num_tokens: int, mean_length: float) -> float:
-    """Returns the operations of the target's layers over some tokens, without its head.
+def target_flops(sizes: LayerSizes, *, num_layers: int, num_tokens: float, context: float) -> float:
+    """Returns the operations of the target's layers over tokens that see `context` others each, without its head."""
+    return num_tokens * num_layers * (2 * layer_parameters(sizes) + 4 * num_channels(sizes) * context)
 
-    A weight costs 2 per token, a visible key and channel 4 (score and sum); a token sees half its row.
 
-    Args:
-        config: Shape of the target as its draft model repeats it.
-        num_layers: The target's layers.
-        num_tokens: Tokens of all rows.
-        mean_length: Tokens per row.
-    """
-    layer = num_parameters(config) - 2 * config.hidden_size**2
-    channels = config.num_attention_heads * config.head_dim
-    return num_tokens * num_layers * (2 * layer + 4 * channels * mean_length / 2)
+def draft_flops(sizes: LayerSizes, *, num_tokens: float, context: float) -> float:
+    """Returns the operations of the draft model over tokens that see `context` others each, without the head."""
+    return num_tokens * (2 * num_parameters(sizes) + 4 * num_channels(sizes) * context)
+
+
+def head_flops(hidden_size: int, head_columns: int, *, num_tokens: float) -> float:
+    """Returns the operations of lm_head over tokens."""
+    return num_tokens * 2 * hidden_size * head_columns

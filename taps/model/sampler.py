@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from taps.decoding.warp import Sampling, next_tokens
+from taps.model.sampling import Sampling, next_tokens
 from taps.model.target import Target
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 from transformers.cache_utils import Cache, DynamicCache
 
+from taps.data.stop_tokens import stop_ids
+from taps.model.architecture import check_architecture
 from taps.model.cpu_products import use_widest_float32
 from taps.model.target_folder import check_files
 from taps.model.target_head import read_config
 from taps.plumbing.errors import TapsError
-from taps.prepare_target import check_architecture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +75,16 @@ class Target:
         """Returns an empty cache for this model."""
         return DynamicCache(config=self.model.config)
 
-    def render(self, messages: list[dict[str, str]]) -> list[int]:
-        """Returns the tokens of a conversation, ready for the assistant's next words."""
+    def render(self, conversations: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[int]]:
+        """Returns the tokens of conversations of {"role", "text"} turns, ready for the assistant's next words."""
+        return [self._render(turns) for turns in conversations]
+
+    def text_of(self, tokens: list[int] | np.ndarray) -> str:
+        """Returns the words of an answer, without special tokens."""
+        return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
+
+    def _render(self, turns: Sequence[Mapping[str, Any]]) -> list[int]:
+        messages = [{"role": turn["role"], "content": turn["text"]} for turn in turns]
         text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         return self.tokenizer(str(text), add_special_tokens=False)["input_ids"]
 
@@ -103,9 +114,10 @@ def load_target(
         folder, dtype=dtype, attn_implementation="sdpa", trust_remote_code=trust_remote_code
     )
     model = model.eval().requires_grad_(False).to(torch.device(device))
-    ends = model.generation_config.eos_token_id
-    ends = ends if isinstance(ends, list) else [ends]
-    eos_ids = frozenset(token for token in (*ends, tokenizer.eos_token_id) if isinstance(token, int))
     return Target(
-        model=model, tokenizer=tokenizer, eos_ids=eos_ids, max_length=config["max_position_embeddings"], config=config
+        model=model,
+        tokenizer=tokenizer,
+        eos_ids=stop_ids(folder, tokenizer),
+        max_length=config["max_position_embeddings"],
+        config=config,
     )

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from taps.data.stop_tokens import stop_ids
 from taps.plumbing.artefacts import read_json, write_json
 from taps.plumbing.errors import ArtefactError, TapsError
 from taps.plumbing.provenance import provenance, rebuild_command, sha256_of
@@ -110,25 +111,14 @@ def settle_chat_template(folder: Path, *, template: Path | None, trust_remote_co
 
 
 def settle_eos(folder: Path, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Returns the ids that end an answer, ascending, and records them in the folder's generation_config.json.
-
-    They are the model's own and the special token that the chat template puts after an assistant turn: several released
-    models list only the former, and then generate on and on.
-    """
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    path = folder / "generation_config.json"
-    generation = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    declared = generation.get("eos_token_id", config.get("eos_token_id"))
-    eos_ids = set(declared if isinstance(declared, list) else [] if declared is None else [declared])
-    ending = str(tokenizer.apply_chat_template(_PROBE, tokenize=False)).rpartition("pong")[2]
-    ids = tokenizer(ending, add_special_tokens=False).input_ids
-    if ids and ids[0] in tokenizer.all_special_ids:
-        eos_ids.add(ids[0])
-    if not eos_ids:
+    """Returns the ids that end an answer, ascending, and records them in the folder's generation_config.json."""
+    found = sorted(stop_ids(folder, tokenizer))
+    if not found:
         raise TapsError(
             "--source", "no stop token", expected="eos_token_id in generation_config.json or in the chat template"
         )
-    found = sorted(eos_ids)
+    path = folder / "generation_config.json"
+    generation = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     write_plain_json(path, {**generation, "eos_token_id": found[0] if len(found) == 1 else found})
     return found
 

@@ -7,8 +7,6 @@ the stream of rows), so a resumed run needs no generator state and continues bit
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +26,7 @@ from taps.model.losses import Losses, LossWeights, draft_losses
 from taps.model.target_head import TargetHead
 from taps.model.training_state import load_state, save_state
 from taps.plumbing.progress import progress
+from taps.plumbing.writers import writer as sign
 
 _T = TypeVar("_T")
 
@@ -144,7 +143,7 @@ def train(
         folder, first_step, facts = found
         if engine.load_checkpoint(str(folder), tag="engine")[0] is None:
             raise RuntimeError(f"{folder}: the engine found nothing to load")
-    writer = _from_first(f"{socket.gethostname()}.{os.getpid()}")
+    writer = _from_first(sign())
     bar = progress(total=recipe.num_steps, what="training", unit="step", show=rank == 0)
     bar.update(first_step)
     steps = _micro_batches(conversations, plan, recipe, first_step, rank, world)

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +18,9 @@ from typing import Any
 
 from taps.plumbing.atomic import write_text
 from taps.plumbing.provenance import sha256_of
+from taps.plumbing.writers import remove_leftovers
 
-_MANIFEST = "state.json"
+_MANIFEST, _PENDING = "state.json", ".pending."
 
 
 def save_state(
@@ -39,9 +39,9 @@ def save_state(
             first lives on) do not write into each other's folder. Leftovers of dead writers are removed.
         is_main: Whether this process finishes the state; the others only call `write`.
     """
-    pending = folder / f".pending.{step:08d}.{writer}"
+    pending = folder / f"{_PENDING}{writer}"
     if is_main:
-        _remove_leftovers(folder)
+        remove_leftovers(folder, _PENDING, own=True)
         pending.mkdir(parents=True)
     write(pending)
     if not is_main:
@@ -93,14 +93,6 @@ def remove_states(folder: Path) -> None:
     """Removes the states of a run that is over, and the folder if nothing else is in it."""
     for state in folder.glob("step-*"):
         shutil.rmtree(state, ignore_errors=True)
-    _remove_leftovers(folder)
+    remove_leftovers(folder, _PENDING, own=True)
     with contextlib.suppress(OSError):  # not there, or not empty: something else is in it
         folder.rmdir()
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Removes half-written states of this process and of those of this machine that are no more."""
-    for leftover in folder.glob(f".pending.*.{socket.gethostname()}.*"):
-        pid = leftover.name.rpartition(".")[2]
-        if pid == str(os.getpid()) or not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(leftover, ignore_errors=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
+
+from taps.plumbing.writers import remove_leftovers, unfinished
 
 
 @contextlib.contextmanager
@@ -17,8 +18,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(path)
-    temporary = path.parent / f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp"
+    remove_leftovers(path.parent, f".{path.name}.", suffix=".tmp")
+    temporary = unfinished(path)
     try:
         yield temporary
         with open(temporary, "rb") as file:
@@ -26,14 +27,6 @@ def atomic_path(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _remove_leftovers(path: Path) -> None:
-    host = socket.gethostname()
-    for leftover in path.parent.glob(f".{path.name}.{host}.*.tmp"):
-        pid = leftover.name.split(".")[-2]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            leftover.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -49,6 +49,17 @@ def _fail(message: str) -> None:
     sys.exit(1)
 
 
+def stage_parser(module: str, text: str | None) -> argparse.ArgumentParser:
+    """Returns an empty parser for a stage's flags, named as it was called: `python -m taps.x` or `taps x`.
+
+    Args:
+        module: The stage, e.g. `taps.trace`.
+        text: Its docstring, shown as it is.
+    """
+    called = f"taps {module.removeprefix('taps.')}" if Path(sys.argv[0]).name == "taps" else f"python -m {module}"
+    return argparse.ArgumentParser(prog=called, description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
 def add_source_flags(parser: argparse.ArgumentParser) -> None:
     """Adds what every reader of data takes: --input and --task; and what it writes: --output and --audit."""
     parser.add_argument(

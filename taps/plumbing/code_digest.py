@@ -9,20 +9,27 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.util
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 _PACKAGE = "taps"
+_COMMAND_LINE_WORDS = ("help", "metavar", "description", "epilog")
+_PRINTED_WORDS = ("title", "look")
 
 
-def code_digest(module: str) -> str:
+def code_digest(module: str, *, modules: Iterable[str] = ()) -> str:
     """Returns 16 hex digits over `module` and everything of this package that it imports, directly or not.
 
-    Docstrings, comments and layout do not count: the hash covers `ast.unparse` of each syntax tree without docstrings.
-    Imports inside functions count. Nothing is imported or run.
+    Words for people do not count: docstrings, comments, layout, the texts of a command line (`help` and the like), and
+    what a decorator says for print (`title`, `look`). The hash covers `ast.unparse` of what is left of each syntax
+    tree. Imports inside functions count. Nothing is imported or run.
+
+    Args:
+        modules: What the module finds by name in catalogues (`taps.plumbing.catalogue`), which no import shows.
     """
     digest = hashlib.sha256()
-    for name in sorted(import_closure(module)):
+    for name in sorted(set.union(*map(import_closure, {module, *modules}))):
         digest.update(f"{name}\n{_read(name)[0]}\n".encode())
     return digest.hexdigest()[:16]
 
@@ -52,7 +59,7 @@ def _read(module: str) -> tuple[str, tuple[str, ...]]:
     tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     imported = {found for node in ast.walk(tree) for name in _names(node, module, path) if (found := _resolve(name))}
     parents = {parent for name in imported | {module} for parent in _parents(name)}
-    return ast.unparse(_without_docstrings(tree)), tuple(sorted((imported | parents) - {module}))
+    return ast.unparse(_without_words(tree)), tuple(sorted((imported | parents) - {module}))
 
 
 def _names(node: ast.AST, module: str, path: Path) -> list[str]:
@@ -97,8 +104,15 @@ def _root() -> Path:
     return Path(spec.origin).parent
 
 
-def _without_docstrings(tree: ast.Module) -> ast.Module:
+def _without_words(tree: ast.Module) -> ast.Module:
+    """Returns the tree without what only people read."""
     for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg not in _COMMAND_LINE_WORDS]
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            for call in node.decorator_list:
+                if isinstance(call, ast.Call):
+                    call.keywords = [keyword for keyword in call.keywords if keyword.arg not in _PRINTED_WORDS]
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and _has_docstring(
             node
         ):

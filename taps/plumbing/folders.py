@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
+
+from taps.plumbing.writers import remove, remove_leftovers, unfinished, writer
 
 
 @contextlib.contextmanager
@@ -18,14 +18,11 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    host = socket.gethostname()
-    for leftover in path.parent.glob(f".{path.name}.{host}.*.tmp"):
-        pid = leftover.name.split(".")[-2]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            _remove(leftover)
-    temporary = path.parent / f".{path.name}.{host}.{os.getpid()}.tmp"
-    replaced = path.parent / f".{path.name}.old.{host}.{os.getpid()}.tmp"
-    _remove(temporary)
+    remove_leftovers(path.parent, f".{path.name}.", suffix=".tmp")
+    remove_leftovers(path.parent, f".{path.name}.old.", suffix=".tmp")
+    temporary = unfinished(path)
+    replaced = path.parent / f".{path.name}.old.{writer()}.tmp"
+    remove(temporary)
     temporary.mkdir()
     try:
         yield temporary
@@ -34,8 +31,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             os.replace(path, replaced)
         os.replace(temporary, path)
     finally:
-        _remove(temporary)
-        _remove(replaced)
+        remove(temporary)
+        remove(replaced)
 
 
 def link(source: Path, destination: Path) -> None:
@@ -56,10 +53,3 @@ def _sync(folder: Path) -> None:
         if file.is_file() and not file.is_symlink():
             with open(file, "rb") as handle:
                 os.fsync(handle.fileno())
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

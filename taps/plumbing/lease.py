@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 
 _POLL_S = 1.0
@@ -115,20 +116,16 @@ def run_command(command: Sequence[str], *, gpus: int, environment: Mapping[str, 
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the parser of `python -m taps.plumbing.lease`."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = stage_parser("taps.plumbing.lease", __doc__)
     parser.add_argument("--gpus", type=int, required=True, help="devices to lease; 0 runs the command as it is")
     parser.add_argument("command", nargs="+", metavar="COMMAND", help="what to run, after --")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs a command under a lease and exits with its status."""
     arguments = build_parser().parse_args(argv)
     sys.exit(run_command(arguments.command, gpus=arguments.gpus, environment=os.environ))
 
 
 if __name__ == "__main__":
-    from taps.plumbing.cli import run
-
     run(main)

@@ -9,6 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from taps.model.flops import (
+    Sizes,
+    draft_flops,
+    head_flops,
+    layer_parameters,
+    num_parameters,
+    target_flops,
+    training_cost,
+)
 from taps.plumbing.errors import TapsError
 from taps.study.contents import averages_of, drafters_at, mixtures_of
 
@@ -39,62 +48,62 @@ class Shape:
     """Sizes of the target, and what follows from them.
 
     Attributes:
-        hidden, layers, vocab: Hidden size, layers, vocabulary.
-        channels: Query heads x head size.
-        layer_parameters: Weights of one layer, which is also the draft model's but for its fc.
+        layer: Sizes of one layer, which is also the draft model's.
+        num_layers, vocab: Of the target.
         tied: Whether input embedding and head are one matrix.
         head_columns: Tokens drafted over: the draft vocabulary, else all.
     """
 
-    hidden: int
-    layers: int
+    layer: Sizes
+    num_layers: int
     vocab: int
-    channels: int
-    layer_parameters: int
     tied: bool
     head_columns: int
 
     @property
+    def hidden(self) -> int:
+        """Hidden size."""
+        return self.layer.hidden_size
+
+    @property
     def target_parameters(self) -> int:
-        """Returns the target's weights."""
-        return self.layers * self.layer_parameters + self.vocab * self.hidden * (1 if self.tied else 2)
+        """The target's weights."""
+        return self.num_layers * layer_parameters(self.layer) + self.vocab * self.hidden * (1 if self.tied else 2)
 
     @property
     def draft_parameters(self) -> int:
-        """Returns the draft model's own weights."""
-        return self.layer_parameters + 2 * self.hidden**2
+        """The draft model's own weights."""
+        return num_parameters(self.layer)
 
     def target_flops(self, num_tokens: float, context: float, *, head: bool) -> float:
         """Returns the operations of the target over tokens that each see `context` others."""
-        per_token = self.layers * (2 * self.layer_parameters + 4 * self.channels * context)
-        return num_tokens * (per_token + (2 * self.hidden * self.vocab if head else 0))
+        layers = target_flops(self.layer, num_layers=self.num_layers, num_tokens=num_tokens, context=context)
+        return layers + (head_flops(self.hidden, self.vocab, num_tokens=num_tokens) if head else 0)
 
     def draft_flops(self, num_tokens: float, context: float) -> float:
         """Returns the operations of the draft model and its head over tokens that each see `context` others."""
-        per_token = 2 * self.draft_parameters + 4 * self.channels * context
-        return num_tokens * (per_token + 2 * self.hidden * self.head_columns)
+        head = head_flops(self.hidden, self.head_columns, num_tokens=num_tokens)
+        return draft_flops(self.layer, num_tokens=num_tokens, context=context) + head
 
     def training_flops(self, num_tokens: float, num_supervised: float, length: float, num_passes: int) -> float:
-        """Returns the operations of training; see `taps.model.flops.training_cost`, which counts a real run."""
-        layer = 6 * self.draft_parameters - 4 * self.hidden**2
-        head = 2 * self.hidden * self.head_columns
-        attention = 12 * self.channels * length / 2
-        return num_passes * num_tokens * (layer + attention) + num_supervised * head * (1 + 2 * num_passes)
+        """Returns the operations of training on rows of one length."""
+        cost = training_cost(self.layer, head_columns=self.head_columns, num_passes=num_passes)
+        return num_tokens / length * cost.flops([length], num_supervised * length / num_tokens)
 
 
 def shape_of(config: Mapping[str, Any]) -> Shape:
     """Returns the target's sizes as the study gives them under `plan.target_shape`."""
     sizes = config["plan"]["target_shape"]
-    hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]
-    head_size = sizes["head_dim"] or hidden // sizes["num_attention_heads"]
-    channels = sizes["num_attention_heads"] * head_size
-    attention = 2 * hidden * channels + 2 * hidden * sizes["num_key_value_heads"] * head_size
     return Shape(
-        hidden=hidden,
-        layers=sizes["num_hidden_layers"],
+        layer=Sizes(
+            hidden_size=sizes["hidden_size"],
+            intermediate_size=sizes["intermediate_size"],
+            num_attention_heads=sizes["num_attention_heads"],
+            num_key_value_heads=sizes["num_key_value_heads"],
+            head_dim=sizes["head_dim"] or sizes["hidden_size"] // sizes["num_attention_heads"],
+        ),
+        num_layers=sizes["num_hidden_layers"],
         vocab=sizes["vocab_size"],
-        channels=channels,
-        layer_parameters=attention + 3 * hidden * inner,
         tied=sizes["tie_word_embeddings"],
         head_columns=config["drafting"]["draft_vocab_size"] or sizes["vocab_size"],
     )

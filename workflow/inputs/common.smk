@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(workflow.basedir))
 
-from taps.config import validate
+from taps.study.config import validate
 from taps.plumbing.checkout import name_study, use_checkout
 from taps.plumbing.code_digest import code_digest
 from taps.plumbing.errors import TapsError

@@ -1,5 +1,7 @@
 """What a strategy is: a function from trees and history to the trees to verify, registered with its traits.
 
+The strategies themselves are in `taps.decoding.strategies`; `find` gives one by name.
+
 Shape letters: P trees (positions), K drafters.
 """
 
@@ -7,13 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 
 from taps.decoding.history import History
 from taps.decoding.trees import Trees
+from taps.plumbing.catalogue import Catalogue
+from taps.plumbing.errors import TapsError
 
 CALIBRATED = "_calibrated"
+
+
+class Kind(StrEnum):
+    """What a strategy verifies, in the order of the report."""
+
+    SINGLE = "single"  # the tree of the one drafter it takes
+    ROUTED = "routed"  # the tree of one of several drafters, chosen by what can be known
+    MERGED = "merged"  # one tree made of several drafters' trees
+    BOUND = "bound"  # the tree of one of several drafters, chosen by chance or by hindsight: something to compare with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,24 +74,35 @@ class Strategy:
 
     Attributes:
         name: As in the config.
+        title: In print.
+        kind: What it verifies.
         propose: The function.
         drafts: (history, options) -> bool [P, K], which drafters must draft in the coming cycle. The others' trees may
             be left empty (`trees.no_trees`).
-        one_drafter: Whether it takes exactly one drafter; the others take two or more.
+        look: (colour, marker) in figures; grey dots by default.
         node_factor: Nodes that it wants of each drafter, in units of `Options.num_draft_tokens`.
+        swept: Whether the study's further node budgets are replayed, too.
         uses_history: Whether the proposal depends on earlier cycles; if not, replay evaluates all positions at once.
         needs_future: Whether it reads `History.hindsight`; live decoding refuses it.
         calibrated: Whether scores are scaled by `Options.inverse_temperatures` first.
     """
 
     name: str
+    title: str
+    kind: Kind
     propose: Propose
     drafts: Drafts
-    one_drafter: bool = False
+    look: tuple[str, str] | None = None
     node_factor: int = 1
+    swept: bool = False
     uses_history: bool = False
     needs_future: bool = False
     calibrated: bool = False
+
+    @property
+    def one_drafter(self) -> bool:
+        """Whether it takes exactly one drafter; the others take two or more."""
+        return self.kind is Kind.SINGLE
 
     def num_nodes(self, options: Options) -> int:
         """Returns the nodes that each drafter must draft."""
@@ -90,7 +115,26 @@ class Strategy:
         return self.propose(trees, history, options)
 
 
-REGISTRY: dict[str, Strategy] = {}
+STRATEGIES: Catalogue[Strategy] = Catalogue("taps.decoding.strategies", what="strategy")
+
+
+def find(name: str, *, live: bool = False) -> Strategy:
+    """Returns the strategy of that name.
+
+    Args:
+        name: As in the config.
+        live: Whether it will run without a recording.
+
+    Raises:
+        TapsError: unknown, or in need of the future while live.
+    """
+    found = STRATEGIES.find(name)
+    if live and found.needs_future:
+        allowed = ", ".join(other.name for other in STRATEGIES.values() if not other.needs_future)
+        raise TapsError(
+            f"strategy {name!r}", "needs the recorded future, so it runs in replay only", expected=f"one of {allowed}"
+        )
+    return found
 
 
 def all_drafters(history: History, options: Options) -> np.ndarray:
@@ -100,29 +144,41 @@ def all_drafters(history: History, options: Options) -> np.ndarray:
 
 def strategy(
     *,
+    title: str,
+    kind: Kind,
+    look: tuple[str, str] | None = None,
     drafts: Drafts = all_drafters,
-    one_drafter: bool = False,
     node_factor: int = 1,
+    swept: bool = False,
     uses_history: bool = False,
     needs_future: bool = False,
     calibratable: bool = False,
-) -> Callable[[Propose], Propose]:
-    """Registers a function under its name and, if `calibratable`, its `_calibrated` form; arguments as in Strategy."""
+) -> Callable[[Propose], Strategy]:
+    """Makes a strategy of a function and registers it under its name and, if `calibratable`, its `_calibrated` form.
 
-    def register(propose: Propose) -> Propose:
+    Arguments as in Strategy.
+    """
+
+    def register(propose: Propose) -> Strategy:
         entry = Strategy(
             name=propose.__name__,
+            title=title,
+            kind=kind,
             propose=propose,
             drafts=drafts,
-            one_drafter=one_drafter,
+            look=look,
             node_factor=node_factor,
+            swept=swept,
             uses_history=uses_history,
             needs_future=needs_future,
         )
-        REGISTRY[entry.name] = entry
+        forms = [entry]
         if calibratable:
-            REGISTRY[entry.name + CALIBRATED] = replace(entry, name=entry.name + CALIBRATED, calibrated=True)
-        return propose
+            name = entry.name + CALIBRATED
+            forms.append(replace(entry, name=name, title=f"{title}, calibrated", calibrated=True, swept=False))
+        for form in forms:
+            STRATEGIES.register(form.name, form, module=propose.__module__)
+        return entry
 
     return register
 

@@ -1,4 +1,4 @@
-"""Tests of taps.decoding.warp: the library's own law, and draws that follow it."""
+"""Tests of taps.model.sampling: the library's own law, and draws that follow it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from taps.decoding.warp import Sampling, next_tokens, target_probs, uniforms
+from taps.model.sampling import Sampling, next_tokens, target_probs, uniforms
 
 settings_of = st.builds(
     Sampling,

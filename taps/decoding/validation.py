@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from taps.bank import bank_of_trace
+from taps.decoding.banks import bank_of_trace
 from taps.decoding.drafting import DraftOptions
-from taps.decoding.registry import Options
-from taps.decoding.strategies import find
+from taps.decoding.strategies.single import single
+from taps.decoding.strategy import Options
 from taps.decoding.walk import Bank, read_text, walk
 from taps.model.alignment import aligned_passes
 from taps.model.batches import Conversations, RowId
@@ -84,5 +84,5 @@ def acceptance_length(model: DraftModel, head: TargetHead, trace: dict[str, Any]
     text = read_text(
         trace["tokens"].numpy(), trace["offsets"].numpy(), trace["prompt_lengths"].numpy(), options.depth + 1
     )
-    cycles = walk(find("single"), [Bank.of("drafter", trees, text)], text, Options(num_draft_tokens=options.num_nodes))
+    cycles = walk(single, [Bank.of("drafter", trees, text)], text, Options(num_draft_tokens=options.num_nodes))
     return float(cycles.emitted.sum() / len(cycles)) if len(cycles) else float("nan")

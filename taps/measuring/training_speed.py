@@ -13,8 +13,9 @@ from pathlib import Path
 
 import torch
 
-from taps.bank import bank_of_trace
+from taps.decoding.banks import bank_of_trace
 from taps.decoding.drafting import DraftOptions
+from taps.measuring.hardware import PeakMemory, synchronise
 from taps.model.batches import Conversations, Noise, Plan, RowId
 from taps.model.distributed import make_engine
 from taps.model.drafter import DrafterConfig, DraftModel
@@ -28,7 +29,6 @@ from taps.model.feature_store import (
 )
 from taps.model.features import compute_features
 from taps.model.flops import target_flops
-from taps.model.hardware import PeakMemory, synchronise
 from taps.model.losses import LossWeights
 from taps.model.target import Target
 from taps.model.target_head import TargetHead
@@ -102,7 +102,7 @@ def measure_features(target: Target, tokens: Path, folder: Path, *, dtype: str, 
         config,
         num_layers=target.config["num_hidden_layers"],
         num_tokens=num_tokens,
-        mean_length=num_tokens / len(rows),
+        context=num_tokens / len(rows) / 2,
     )
     return Measurement(
         what="features",

@@ -1,0 +1,175 @@
+"""Replay of variants over one recording, from files to files.
+
+Two tables: one row per cycle, and the entropy and confidence of the nodes that `single` verified at the default budget,
+one row per cycle, depth and kind of node (`taps.decoding.node_groups`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taps.decoding.node_groups import NODE_KINDS, node_groups
+from taps.decoding.recording import Recording
+from taps.decoding.strategies.single import single
+from taps.decoding.strategy import Options
+from taps.decoding.variants import Variant
+from taps.decoding.walk import Cycles, walk
+from taps.plumbing.parquet import categories, write_parquet
+from taps.plumbing.progress import progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labels:
+    """What a replay is named in the tables.
+
+    Attributes:
+        method: Draft family.
+        benchmark: Whose prompts.
+    """
+
+    method: str
+    benchmark: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """The walks of all variants.
+
+    Attributes:
+        variants: In order.
+        walks: Cycles of each.
+        nodes: (variant, node statistics) of single drafters at the default budget.
+        recording: What was walked over.
+    """
+
+    variants: Sequence[Variant]
+    walks: list[Cycles]
+    nodes: list[tuple[Variant, dict[str, np.ndarray]]]
+    recording: Recording
+
+    @property
+    def num_cycles(self) -> int:
+        """Cycles of all walks."""
+        return sum(map(len, self.walks))
+
+
+def replay(
+    recording: Recording,
+    variants: Sequence[Variant],
+    *,
+    num_draft_tokens: int,
+    factors: Mapping[str, float],
+    decay: float = Options.decay,
+    prior: float = Options.prior,
+) -> Replay:
+    """Returns the walks of the variants over a recording.
+
+    Args:
+        num_draft_tokens: The default budget, at which node statistics are kept.
+        factors: Drafter -> inverse temperature, for calibrated strategies.
+        decay: `Options.decay`.
+        prior: `Options.prior`.
+    """
+    walks, nodes = [], []
+    questions = np.unique(recording.trace_meta["ids"], return_inverse=True)[1]
+    for variant in progress(variants, what="replaying", unit="row"):
+        options = variant.options(factors, decay=decay, prior=prior, seed=recording.trace_meta["seed"])
+        banks = [recording.banks[name] for name in variant.drafters]
+        walks.append(walk(variant.strategy, banks, recording.text, options, groups=questions))
+        if variant.strategy is single and variant.num_draft_tokens == num_draft_tokens:
+            nodes.append((variant, node_groups(banks[0], recording.text, walks[-1], num_draft_tokens)))
+    return Replay(variants=variants, walks=walks, nodes=nodes, recording=recording)
+
+
+def write_replay(
+    found: Replay,
+    labels: Labels,
+    *,
+    settings: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    cycles: Path,
+    nodes: Path,
+) -> None:
+    """Writes both tables.
+
+    Args:
+        found: The walks.
+        labels: Names of the result.
+        settings: num_draft_tokens, decay and prior, recorded beside the trace's own facts.
+        provenance: Of both files.
+        cycles: File of the cycles.
+        nodes: File of the node statistics.
+    """
+    trace = found.recording.trace_meta
+    meta = {
+        "method": labels.method,
+        "benchmark": labels.benchmark,
+        "temperature": trace["sampling"]["temperature"],
+        "seed": trace["seed"],
+        "sampling": trace["sampling"],
+        **settings,
+        **found.recording.drafting,
+    }
+    columns = cycle_columns(found.variants, found.walks, trace)
+    write_parquet(cycles, columns, kind="replay", provenance=provenance, meta=meta)
+    write_parquet(nodes, node_columns(found.nodes), kind="replay_nodes", provenance=provenance, meta=meta)
+
+
+def cycle_columns(
+    variants: Sequence[Variant], walks: Sequence[Cycles], trace_meta: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the columns of the table of cycles, in the order of `variants`."""
+    counts = [len(cycles) for cycles in walks]
+    ids, question_of = np.unique(trace_meta["ids"], return_inverse=True)
+
+    def stacked(name: str, dtype: type = np.int32) -> np.ndarray:
+        return np.concatenate([getattr(cycles, name) for cycles in walks] or [np.empty(0)]).astype(dtype)
+
+    sequence = stacked("sequence")
+    return {
+        **_labels(variants, counts),
+        "sequence": sequence,
+        "question": categories(question_of[sequence], ids.tolist()),
+        "turn": np.asarray(trace_meta["turns"], dtype=np.int32)[sequence],
+        **{name: stacked(name) for name in ("cycle", "start", "accepted", "emitted", "chosen", "num_nodes")},
+        "num_drafted": stacked("num_drafted"),
+        "score": stacked("score", np.float32),
+    }
+
+
+def node_columns(parts: Sequence[tuple[Variant, dict[str, np.ndarray]]]) -> dict[str, Any]:
+    """Returns the columns of the table of nodes."""
+
+    def stacked(name: str, dtype: type = np.int32) -> np.ndarray:
+        return np.concatenate([columns[name] for _, columns in parts] or [np.empty(0)]).astype(dtype)
+
+    labels = _labels([variant for variant, _ in parts], [len(columns["kind"]) for _, columns in parts])
+    return {
+        "drafters": labels["drafters"],
+        "num_draft_tokens": labels["num_draft_tokens"],
+        **{name: stacked(name) for name in ("sequence", "cycle", "depth")},
+        "kind": categories(stacked("kind"), list(NODE_KINDS)),
+        **{name: stacked(name, np.float32) for name in ("entropy", "confidence", "conditional_confidence")},
+        "count": stacked("count"),
+    }
+
+
+def _labels(variants: Sequence[Variant], counts: Sequence[int]) -> dict[str, Any]:
+    """Returns strategy, drafters and num_draft_tokens, each variant's repeated `counts` times."""
+    return {
+        "strategy": _repeated([variant.strategy.name for variant in variants], counts),
+        "drafters": _repeated(["+".join(variant.drafters) for variant in variants], counts),
+        "num_draft_tokens": np.repeat(
+            np.array([variant.num_draft_tokens for variant in variants], dtype=np.int32), counts
+        ),
+    }
+
+
+def _repeated(labels: Sequence[str], counts: Sequence[int]) -> Any:
+    names = list(dict.fromkeys(labels))
+    return categories(np.repeat([names.index(label) for label in labels], counts).astype(np.int32), names)

@@ -1,0 +1,1 @@
+"""How fast this machine is: costs of a cycle, rates of training, drafting and decoding."""
