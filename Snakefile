@@ -5,7 +5,8 @@
 #   snakemake --cores 1 plan       jobs, disk, FLOPs and hours of the study, before it runs
 #   snakemake -n                   what would run
 #
-# Rules are in workflow/rules; each calls one `python -m taps.<stage>`. What they ask of the config is in workflow/inputs.
+# Rules are in workflow/rules; each calls one `python -m taps.<stage>`. What a rule file asks of the config is in the
+# module of taps/study of the same name (report.smk: reporting).
 from snakemake.utils import min_version
 
 min_version("9.20")
@@ -18,7 +19,7 @@ if not workflow.config_settings.configfiles:
     configfile: f"{workflow.basedir}/config.yaml"
 
 
-include: "workflow/inputs/common.smk"
+include: "workflow/rules/common.smk"
 
 
 pathvars:
@@ -27,11 +28,6 @@ pathvars:
     logs=f"logs/{config['study']}",
 
 
-include: "workflow/inputs/assets.smk"
-include: "workflow/inputs/data.smk"
-include: "workflow/inputs/drafters.smk"
-include: "workflow/inputs/evaluation.smk"
-include: "workflow/inputs/report.smk"
 include: "workflow/rules/assets.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/features.smk"

@@ -1,4 +1,4 @@
-"""Trains a draft model: EAGLE-2 (one pass) or HASS (several aligned passes with a top-K loss), through DeepSpeed.
+"""Trains a draft model of any family of `taps.model.families` (EAGLE-2, HASS), through DeepSpeed.
 
     python -m taps.train --target results/laptop/target --mixture results/laptop/mixtures/math.json \
         --tokens math=results/laptop/tokens/math.safetensors --features math=results/laptop/features/math \
@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from taps.model.family import FAMILIES
 from taps.plumbing.artefacts import read_json, write_json
 from taps.plumbing.atomic import write_text
 from taps.plumbing.cli import NAMED_PATHS, run, stage_parser
@@ -42,8 +43,11 @@ def build_parser() -> argparse.ArgumentParser:
     data.add_argument("--init-from", type=Path, help="draft model to start from")
     size = parser.add_argument_group("length of the run (one of them)").add_mutually_exclusive_group(required=True)
     size.add_argument("--epochs", type=float, help="passes over the mixture's training rows")
-    size.add_argument("--match-cost", type=Path, metavar="TRAINING_JSON", help="train until as many FLOPs are spent")
+    size.add_argument("--match-cost", type=Path, metavar="DRAFTER", help="train until as many FLOPs are spent as on it")
     recipe = parser.add_argument_group("recipe")
+    recipe.add_argument(
+        "--family", choices=list(FAMILIES), default="eagle2", help="draft family (default: %(default)s)"
+    )
     recipe.add_argument("--learning-rate", type=float, default=3e-5, help="peak (default: %(default)s)")
     recipe.add_argument("--warmup-share", type=float, default=0.01, help="of all steps (default: %(default)s)")
     recipe.add_argument(
@@ -81,7 +85,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    args = build_parser().parse_args(argv)
+    parser = build_parser()
+    parser.set_defaults(**FAMILIES[parser.parse_args(argv).family].training)
+    args = parser.parse_args(argv)
     if args.clip_value and (args.zero_stage or args.dtype != "float32"):
         raise TapsError("--clip-value", "needs --zero-stage 0 and --dtype float32", remedy="use --clip-norm instead")
     import torch
@@ -131,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         fingerprint=_fingerprint(args, inputs, world),
     )
     engine = make_engine(
-        DraftTraining(model.to(device=device, dtype=dtype), head, recipe),
+        DraftTraining(model.to(device=device, dtype=dtype), head, recipe, FAMILIES[args.family]),
         betas=tuple(args.betas),
         weight_decay=args.weight_decay,
         clip_norm=0.0 if args.clip_value else args.clip_norm,
@@ -190,12 +196,12 @@ def _initial_model(args: argparse.Namespace, head: Any) -> tuple[Any, dict[str, 
     import torch
 
     from taps.model.checkpoint import load_drafter
-    from taps.model.drafter import DrafterConfig, DraftModel
+    from taps.model.drafter import DrafterConfig
 
     nothing = {"num_tokens": 0, "flops": 0.0, "seconds": 0.0}
     torch.manual_seed(args.seed)
     if args.init_from is None:
-        return DraftModel(DrafterConfig.from_json(head.config)), nothing
+        return FAMILIES[args.family].new_model(DrafterConfig.from_json(head.config)), nothing
     model = load_drafter(args.init_from, target_config=head.config).train()
     record = args.init_from / "training.json"
     if not record.exists():  # an imported draft model: its cost is not known to us
@@ -212,7 +218,7 @@ def _num_steps(
         return plan.num_steps(args.epochs)
     from taps.model.flops import num_steps_within, training_cost
 
-    budget = read_json(args.match_cost, kind="training")["total"]["flops"] - inherited["flops"]
+    budget = read_json(args.match_cost / "training.json", kind="training")["total"]["flops"] - inherited["flops"]
     if budget <= 0:
         raise TapsError(args.match_cost, "already spent by --init-from", remedy="match a costlier draft model")
     cost = training_cost(model.config, head_columns=len(head.head), num_passes=args.alignment_passes)
@@ -227,9 +233,10 @@ def _inputs(args: argparse.Namespace) -> dict[str, Path]:
         **{f"tokens {name}": path for name, path in args.tokens},
         **{f"features {name}": path for name, path in args.features if path != _ONLINE},
     }
-    for name in ("draft_vocab", "match_cost"):
-        if getattr(args, name) is not None:
-            inputs[name] = getattr(args, name)
+    if args.draft_vocab is not None:
+        inputs["draft_vocab"] = args.draft_vocab
+    if args.match_cost is not None:
+        inputs["match_cost"] = args.match_cost / "training.json"
     if args.init_from is not None:
         inputs["init_from"] = args.init_from / "model.safetensors"
     return inputs

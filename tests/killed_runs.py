@@ -61,15 +61,15 @@ def _bomb(count: int) -> Callable[[], None]:
 
 
 def _in_a_step(bomb: Callable[[], None]) -> None:
-    from taps.model import training
+    from taps.model import losses
 
-    draft_losses = training.draft_losses
+    draft_losses = losses.draft_losses
 
     def and_die(*args: Any) -> Any:
         bomb()
         return draft_losses(*args)
 
-    training.draft_losses = and_die  # type: ignore[assignment]
+    losses.draft_losses = and_die  # type: ignore[assignment]
 
 
 def _in_the_middle_of_a_file(bomb: Callable[[], None]) -> None:

@@ -10,8 +10,17 @@ import pytest
 from taps.plumbing.code_digest import import_closure
 
 PACKAGE = Path(__file__).parent.parent / "taps"
-LAYERS = {"plumbing": 0, "data": 1, "model": 2, "decoding": 3, "analysis": 4, "measuring": 4, "study": 4}
-STAGE = 5
+LAYERS = {
+    "plumbing": 0,
+    "published": 1,
+    "data": 1,
+    "model": 2,
+    "decoding": 3,
+    "study": 4,
+    "measuring": 4,
+    "analysis": 5,
+}
+STAGE = 6
 MODULES = sorted(".".join(("taps", *path.relative_to(PACKAGE).with_suffix("").parts)) for path in PACKAGE.rglob("*.py"))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from taps.analysis import published
+from taps import published
 
 SHARED = Path(__file__).parents[2] / "shared" / "published"
 ANSWERS = SHARED.parent / "data" / "eagle_answers"

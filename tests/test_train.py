@@ -217,7 +217,7 @@ def test_matching_a_cost_spends_it_within_a_step_and_costs_add_up(study):
     hass, long, onward = (study.folder / "drafters" / name for name in ("hass", "long", "onward"))
     flags = ["--batch-size", 4, "--learning-rate", 1e-3]
     train.main(study.flags(hass, *flags, "--epochs", 1, "--alignment-passes", 3, "--top-k-weight", 1.0))
-    train.main(study.flags(long, *flags, "--match-cost", hass / "training.json"))
+    train.main(study.flags(long, *flags, "--match-cost", hass))
     spent, matched = record(hass), record(long)
     config = DrafterConfig.from_json(load_target_head(study.target).config)
     cost = training_cost(config, head_columns=config.vocab_size, num_passes=1)
@@ -231,7 +231,7 @@ def test_matching_a_cost_spends_it_within_a_step_and_costs_add_up(study):
         assert record(onward)["total"][name] == own + matched["total"][name]
         assert own > 0
     with pytest.raises(TapsError, match="already spent by --init-from"):
-        train.main(study.flags(study.folder / "no", "--match-cost", hass / "training.json", "--init-from", onward))
+        train.main(study.flags(study.folder / "no", "--match-cost", hass, "--init-from", onward))
 
 
 # --- features on the fly ---------------------------------------------------------------------------------------------

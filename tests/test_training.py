@@ -12,6 +12,7 @@ from torch import nn
 from taps.model.alignment import aligned_passes
 from taps.model.batches import Conversations, Noise, Plan, RowId
 from taps.model.distributed import make_engine, start_processes
+from taps.model.family import FAMILIES
 from taps.model.flops import num_parameters
 from taps.model.losses import LossWeights
 from taps.model.training import DraftTraining, Recipe, train
@@ -49,7 +50,7 @@ def make(recipe, *, clip_norm=0.0, zero_stage=0, dtype=torch.float32):
     start_processes("cpu")
     model, head = tiny_drafter()
     return make_engine(
-        DraftTraining(model.to(dtype), head, recipe),
+        DraftTraining(model.to(dtype), head, recipe, FAMILIES["hass"]),
         betas=(0.9, 0.95),
         weight_decay=0.01,
         clip_norm=clip_norm,
@@ -159,7 +160,7 @@ def test_gradients_reach_exactly_the_supervised_positions(data):
     arrived: list[Any] = []
     model.layer.mlp.register_full_backward_hook(lambda module, into, out: arrived.extend(out))
     batch = conversations.batch(rows[:5])
-    losses = DraftTraining(model, head, make_recipe(num_passes=3))(batch)
+    losses = DraftTraining(model, head, make_recipe(num_passes=3), FAMILIES["hass"])(batch)
     losses.total.backward()
     assert len(arrived) == 3  # the predictions of each pass: no later pass reaches back into them
     for gradient in arrived:

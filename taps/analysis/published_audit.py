@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from taps.analysis import published
+from taps import published
 from taps.analysis.rendering import Table, in_print
 
 BENCHMARKS = ["mt_bench", "gsm8k", "math_500", "svamp"]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from taps.analysis import names, published, summaries
+from taps import published
+from taps.analysis import names, summaries
 from taps.analysis.rendering import Table, format_interval, format_number, in_print
 from taps.analysis.results import CONDITION
 

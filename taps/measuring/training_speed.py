@@ -19,6 +19,7 @@ from taps.measuring.hardware import PeakMemory, synchronise
 from taps.model.batches import Conversations, Noise, Plan, RowId
 from taps.model.distributed import make_engine
 from taps.model.drafter import DrafterConfig, DraftModel
+from taps.model.family import FAMILIES
 from taps.model.feature_store import (
     MANIFEST_KIND,
     FeatureStore,
@@ -138,14 +139,14 @@ def measure_training(
         TapsError: all rows fit into one step.
     """
     device, dtype = head.head.device, head.head.dtype
-    plan = Plan(rows, batch_size, 0)
+    plan, own = Plan(rows, batch_size, 0), FAMILIES[family].training
     recipe = Recipe(
         num_steps=plan.num_steps(2),
         learning_rate=3e-5,
         warmup_share=0.01,
         accumulation=1,
-        loss_weights=LossWeights(top_k=1.0 if family == "hass" else 0.0),
-        num_passes=3 if family == "hass" else 1,
+        loss_weights=LossWeights(top_k=own.get("top_k_weight", 0.0)),
+        num_passes=own.get("alignment_passes", 1),
         attention="causal",
         noise=Noise(amplitude=0.2),
         clip_value=0.0,
@@ -155,7 +156,7 @@ def measure_training(
     with device:
         drafter = DraftModel(DrafterConfig.from_json(head.config)).to(dtype)
     engine = make_engine(
-        DraftTraining(drafter, head, recipe),
+        DraftTraining(drafter, head, recipe, FAMILIES[family]),
         betas=(0.9, 0.95),
         weight_decay=0.01,
         clip_norm=0.5,

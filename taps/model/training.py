@@ -18,11 +18,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from taps.model.alignment import aligned_passes
 from taps.model.batches import Batch, Conversations, Noise, Plan
 from taps.model.drafter import DraftModel
+from taps.model.family import Family
 from taps.model.flops import training_cost
-from taps.model.losses import Losses, LossWeights, draft_losses
+from taps.model.losses import Losses, LossWeights
 from taps.model.target_head import TargetHead
 from taps.model.training_state import load_state, save_state
 from taps.plumbing.progress import progress
@@ -70,8 +70,9 @@ class Recipe:
 class DraftTraining(nn.Module):
     """The module that the engine wraps: batch in, losses out. The target's ends are no part of its parameters."""
 
-    def __init__(self, drafter: DraftModel, head: TargetHead, recipe: Recipe) -> None:
+    def __init__(self, drafter: DraftModel, head: TargetHead, recipe: Recipe, family: Family) -> None:
         super().__init__()
+        self._family = family
         self.drafter = drafter
         self._head = head
         self._recipe = recipe
@@ -79,7 +80,7 @@ class DraftTraining(nn.Module):
     def forward(self, batch: Batch) -> Losses:
         """Returns the losses summed over the supervised tokens of `batch` and over passes."""
         like = self._head.head
-        predictions = aligned_passes(
+        predictions = self._family.predictions(
             self.drafter,
             self._head.embed(batch.next_tokens.to(like.device)),
             batch.features.to(like),
@@ -89,7 +90,7 @@ class DraftTraining(nn.Module):
         )
         supervised = batch.supervised.to(like.device)
         kept = torch.stack([prediction[supervised] for prediction in predictions])
-        return draft_losses(kept, batch.targets.to(like), like, self._recipe.loss_weights)
+        return self._family.losses(kept, batch.targets.to(like), like, self._recipe.loss_weights)
 
 
 @dataclass

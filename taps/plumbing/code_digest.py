@@ -18,7 +18,7 @@ _COMMAND_LINE_WORDS = ("help", "metavar", "description", "epilog")
 _PRINTED_WORDS = ("title", "look")
 
 
-def code_digest(module: str, *, modules: Iterable[str] = ()) -> str:
+def code_digest(module: str, *, modules: Iterable[str] = (), printed: bool = False) -> str:
     """Returns 16 hex digits over `module` and everything of this package that it imports, directly or not.
 
     Words for people do not count: docstrings, comments, layout, the texts of a command line (`help` and the like), and
@@ -27,10 +27,11 @@ def code_digest(module: str, *, modules: Iterable[str] = ()) -> str:
 
     Args:
         modules: What the module finds by name in catalogues (`taps.plumbing.catalogue`), which no import shows.
+        printed: Whether what decorators say for print counts, as it must for stages that print.
     """
     digest = hashlib.sha256()
     for name in sorted(set.union(*map(import_closure, {module, *modules}))):
-        digest.update(f"{name}\n{_read(name)[0]}\n".encode())
+        digest.update(f"{name}\n{_read(name, printed)[0]}\n".encode())
     return digest.hexdigest()[:16]
 
 
@@ -47,19 +48,19 @@ def import_closure(module: str) -> set[str]:
     while pending:
         if (name := pending.pop()) not in reached:
             reached.add(name)
-            pending += _read(name)[1]
+            pending += _read(name, False)[1]
     return reached
 
 
 @cache
-def _read(module: str) -> tuple[str, tuple[str, ...]]:
+def _read(module: str, printed: bool) -> tuple[str, tuple[str, ...]]:
     """Returns (code without docstrings, modules of this package imported by it, their parent packages included)."""
     path = _file(module)
     assert path is not None
     tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     imported = {found for node in ast.walk(tree) for name in _names(node, module, path) if (found := _resolve(name))}
     parents = {parent for name in imported | {module} for parent in _parents(name)}
-    return ast.unparse(_without_words(tree)), tuple(sorted((imported | parents) - {module}))
+    return ast.unparse(_without_words(tree, printed)), tuple(sorted((imported | parents) - {module}))
 
 
 def _names(node: ast.AST, module: str, path: Path) -> list[str]:
@@ -104,12 +105,12 @@ def _root() -> Path:
     return Path(spec.origin).parent
 
 
-def _without_words(tree: ast.Module) -> ast.Module:
-    """Returns the tree without what only people read."""
+def _without_words(tree: ast.Module, printed: bool) -> ast.Module:
+    """Returns the tree without what only people read; what decorators say for print stays if `printed`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             node.keywords = [keyword for keyword in node.keywords if keyword.arg not in _COMMAND_LINE_WORDS]
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not printed:
             for call in node.decorator_list:
                 if isinstance(call, ast.Call):
                     call.keywords = [keyword for keyword in call.keywords if keyword.arg not in _PRINTED_WORDS]

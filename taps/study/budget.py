@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from taps.model.family import FAMILIES
 from taps.model.flops import (
     Sizes,
     draft_flops,
@@ -20,6 +21,7 @@ from taps.model.flops import (
 )
 from taps.plumbing.errors import TapsError
 from taps.study.contents import averages_of, drafters_at, mixtures_of
+from taps.study.roles import family_of
 
 VALIDATION_SHARE = 0.05
 NODE_BYTES = 4 + 2 + 4 + 4  # token, parent, score, entropy
@@ -188,7 +190,7 @@ def training_work(config: Mapping[str, Any]) -> dict[tuple[str, str], float]:
     shape, length = shape_of(config), _row_length(config)
     work: dict[tuple[str, str], float] = {}
     for name, method in config["methods"].items():
-        options = {**config["training"], **method["training"]}
+        options = {**FAMILIES[family_of(config, name)].training, **config["training"], **method["training"]}
         for mixture in [] if method["checkpoints"] else mixtures_of(config, name):
             seen = mixture_tokens(config, mixture) * options.get("epochs", 0)
             supervised = seen * config["plan"]["supervised_share"]

@@ -9,8 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from taps import published
+from taps.decoding.strategy import STRATEGIES
+from taps.model.family import FAMILIES
 from taps.plumbing.errors import TapsError
-from taps.study.contents import AVERAGED, HELDOUT, mixtures_of
+from taps.study.contents import AVERAGED, HELDOUT, averaged_drafters, mixtures_of, specialists
 from taps.study.schema import did_you_mean
 
 Faults = Iterator[tuple[str, str, dict[str, Any]]]
@@ -112,11 +115,39 @@ def check_methods(config: Mapping[str, Any]) -> Faults:
         length = {**config["training"], **method["training"]}.get("epochs")
         if length is None and method["match_cost_of"] is None and not method["checkpoints"]:
             yield f"{key}.training.epochs", "missing", {"expected": "epochs here or under training, or match_cost_of"}
-    averaging = config["averaging"]
-    for name in averaging["weights"]:
-        yield from _unknown("averaging.weights", "method", name, list(methods))
-        for mixture in averaging["drafters"]:
+        if method["family"] is None and name not in FAMILIES:
+            expected = f"one of {', '.join(FAMILIES)}"
+            yield f"{key}.family", "missing, as the method is not named like a draft family", {"expected": expected}
+        for other in method["compared_with"] or []:
+            yield from _unknown(f"{key}.compared_with", "method", other, [known for known in methods if known != name])
+
+
+def check_averaging(config: Mapping[str, Any]) -> Faults:
+    averaging, drafters = config["averaging"], averaged_drafters(config)
+    for name, weights in averaging["weights"].items():
+        yield from _unknown("averaging.weights", "method", name, list(config["methods"]))
+        for mixture in drafters:
             yield from _unknown("averaging.drafters", "mixture", mixture, mixtures_of(config, name))
+        if len(drafters) < 2:
+            found = {"expected": "two or more mixtures", "found": ", ".join(drafters) or "no specialists"}
+            yield "averaging.drafters", "nothing to average", found
+        if set(weights) - {0.5} and averaging["pair"] is None and len(drafters) > 2:
+            facts = {"expected": "the two whose weight is swept", "found": f"{len(drafters)} drafters, no pair"}
+            yield "averaging.pair", "missing", facts
+    for mixture in averaging["pair"] or []:
+        yield from _unknown("averaging.pair", "averaged mixture", mixture, drafters)
+
+
+def check_roles(config: Mapping[str, Any]) -> Faults:
+    mixtures = list(config["mixtures"])
+    for name in [*(config["roles"]["specialists"] or []), *config["roles"]["titles"]]:
+        yield from _unknown("roles", "mixture", name, mixtures)
+    for name, benchmark in config["benchmarks"].items():
+        if benchmark["matched"] is not None:
+            yield from _unknown(f"benchmarks.{name}.matched", "specialist", benchmark["matched"], specialists(config))
+        if benchmark["stands_for"] is not None:
+            known = list(published.paper()["benchmarks"])
+            yield from _unknown(f"benchmarks.{name}.stands_for", "published benchmark", benchmark["stands_for"], known)
 
 
 def check_no_cycle(name: str, methods: Mapping[str, Any]) -> Faults:
@@ -169,7 +200,7 @@ def check_strategies(config: Mapping[str, Any]) -> Faults:
         if len(set(group)) < 2:
             facts = {"expected": "two or more different mixtures", "found": ", ".join(group)}
             yield "strategies.combinations", "nothing to combine", facts
-    needs = [name for name in strategies["names"] if not name.startswith("single")]
+    needs = [name for name in strategies["names"] if not STRATEGIES[name].one_drafter]
     if needs and not strategies["combinations"]:
         yield "strategies.combinations", "missing", {"expected": f"the drafters that {needs[0]} combines"}
 
@@ -199,4 +230,14 @@ def check_paths(config: Mapping[str, Any], *, file: str, root: Path) -> None:
             raise TapsError(f"{file}: {key}", "no such file or folder", found=found, remedy="correct the path")
 
 
-CHECKS = (check_assets, check_target, check_data, check_methods, check_decoding, check_strategies, check_live)
+CHECKS = (
+    check_assets,
+    check_target,
+    check_data,
+    check_methods,
+    check_averaging,
+    check_roles,
+    check_decoding,
+    check_strategies,
+    check_live,
+)

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from taps.plumbing.errors import TapsError
 from taps.study.checks import CHECKS, check_paths
-from taps.study.schema import SCHEMA, explain, with_defaults
+from taps.study.schema import SCHEMA, explain, load_schema, with_defaults
 
 ROOT = SCHEMA.parent.parent.parent  # of the checkout, which local paths of a study are relative to
 
@@ -31,7 +31,7 @@ def validate(config: Mapping[str, Any], *, file: str = "config.yaml", root: Path
     Raises:
         TapsError: first fault found, e.g. `config.yaml: mixtures.mixed: names the unknown corpus maths, ...`.
     """
-    schema = yaml.safe_load(SCHEMA.read_text())
+    schema = load_schema()
     complete = with_defaults(config, schema, schema)
     errors = sorted(Draft202012Validator(schema).iter_errors(complete), key=lambda error: list(map(str, error.path)))
     if errors:

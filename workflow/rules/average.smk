@@ -1,16 +1,16 @@
-"""Weight averages of two specialists."""
+"""Weight averages of specialists."""
 
 
 rule average:
-    """Averages two drafters' weights in fp32; the name says the second one's weight (0.5: plain `averaged`)."""
+    """Averages drafters' weights in fp32: all with equal weights (`averaged`), or a pair, by the second one's weight."""
     input:
-        drafters=specialists,
+        drafters=ask(average.drafters, "method", "mixture"),
     output:
         directory("<results>/drafters/{method}/{mixture}"),
     log:
         "<logs>/average/{method}/{mixture}.log",
     wildcard_constraints:
-        mixture="averaged(_[0-9.]+)?",
+        mixture=either(average.all_names(config)),
     conda:
         "../../envs/taps.yaml"
     threads: 1
@@ -19,7 +19,7 @@ rule average:
         runtime=30,
     params:
         code=code_digest("taps.average"),
-        drafters=average_flags,
+        drafters=ask_about(average.weight_flags, "drafters", "method", "mixture"),
     shell:
         """
         python -m taps.average \

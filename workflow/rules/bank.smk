@@ -7,14 +7,14 @@ rule bank:
         target="<results>/target",
         drafter="<results>/drafters/{method}/{mixture}",
         trace="<results>/traces/{benchmark}/t{temperature}_s{seed}.safetensors",
-        draft_vocab=draft_vocab,
+        draft_vocab=train.draft_vocab(config),
     output:
         temp("<results>/bank_shards/{method}/{mixture}/{benchmark}/t{temperature}_s{seed}/{shard}.safetensors")
-        if BANK_SHARDS > 1
+        if PARALLEL["bank_shards"] > 1
         else "<results>/banks/{method}/{mixture}/{benchmark}/t{temperature}_s{seed}.safetensors",
     log:
         "<logs>/bank/{method}/{mixture}/{benchmark}/t{temperature}_s{seed}/{shard}.log"
-        if BANK_SHARDS > 1
+        if PARALLEL["bank_shards"] > 1
         else "<logs>/bank/{method}/{mixture}/{benchmark}/t{temperature}_s{seed}.log",
     conda:
         "../../envs/taps.yaml"
@@ -30,7 +30,7 @@ rule bank:
         depth=DRAFTING["depth"],
         top_k=DRAFTING["top_k"],
         num_nodes=DRAFTING["num_nodes"],
-        shard=shard_of(BANK_SHARDS),
+        shard=shard_of(PARALLEL["bank_shards"]),
         dtype=config["dtype"],
         device=config["device"],
     shell:
@@ -51,14 +51,14 @@ rule bank:
         """
 
 
-if BANK_SHARDS > 1:
+if PARALLEL["bank_shards"] > 1:
 
     rule join_banks:
         """Joins the shards of a draft bank."""
         input:
             shards=expand(
                 "<results>/bank_shards/{{method}}/{{mixture}}/{{benchmark}}/t{{temperature}}_s{{seed}}/{shard}.safetensors",
-                shard=range(BANK_SHARDS),
+                shard=range(PARALLEL["bank_shards"]),
             ),
         output:
             "<results>/banks/{method}/{mixture}/{benchmark}/t{temperature}_s{seed}.safetensors",

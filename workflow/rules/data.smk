@@ -4,7 +4,7 @@
 rule corpus:
     """Reads one training source into normalised conversations; the audit says what was dropped and why."""
     input:
-        assets=corpus_source,
+        assets=ask(data.corpus_source, "corpus", root=ROOT),
     output:
         corpus="<results>/corpora/{corpus}.jsonl",
         audit="<results>/corpora/{corpus}.audit.json",
@@ -18,7 +18,7 @@ rule corpus:
         runtime=60,
     params:
         code=code_digest("taps.corpus"),
-        source=corpus_flags,
+        source=ask(data.corpus_flags, "corpus"),
         assets=each("input", "assets"),
     shell:
         """
@@ -51,7 +51,7 @@ rule regenerate:
     params:
         code=code_digest("taps.regenerate"),
         lease=lease(1),
-        options=regenerate_flags,
+        options=ask(data.regenerate_flags, "corpus"),
         max_length=TARGET["max_length"],
         seed=config["seed"],
         dtype=config["dtype"],
@@ -77,7 +77,7 @@ rule regenerate:
 rule prompts:
     """Chooses a benchmark's prompts."""
     input:
-        assets=prompts_source,
+        assets=ask(data.prompts_source, "benchmark", root=ROOT),
     output:
         prompts="<results>/prompts/{benchmark}.jsonl",
         audit="<results>/prompts/{benchmark}.audit.json",
@@ -93,7 +93,7 @@ rule prompts:
         runtime=30,
     params:
         code=code_digest("taps.prompts"),
-        source=prompts_flags,
+        source=ask(data.prompts_flags, "benchmark"),
         assets=each("input", "assets"),
     shell:
         """
@@ -123,8 +123,8 @@ rule overlap:
         runtime=30,
     params:
         code=code_digest("taps.overlap"),
-        corpora=each_named("corpus", "corpora", all_corpora),
-        prompts=each_named("prompts", "prompts", all_benchmarks),
+        corpora=[f"--corpus={name}=<results>/corpora/{name}.jsonl" for name in config["corpora"]],
+        prompts=[f"--prompts={name}=<results>/prompts/{name}.jsonl" for name in config["benchmarks"]],
     shell:
         """
         python -m taps.overlap \
@@ -139,7 +139,7 @@ rule tokenise:
     """Renders conversations through the chat template and marks the tokens of assistant turns as supervised."""
     input:
         target="<results>/target",
-        corpus=training_corpus,
+        corpus=ask(data.training_corpus, "corpus"),
     output:
         tokens="<results>/tokens/{corpus}.safetensors",
         audit="<results>/tokens/{corpus}.audit.json",
@@ -154,7 +154,7 @@ rule tokenise:
     params:
         code=code_digest("taps.tokenise"),
         max_length=TARGET["max_length"],
-        size=corpus_size,
+        size=ask(data.corpus_size, "corpus"),
         seed=config["seed"],
     shell:
         """
@@ -202,7 +202,7 @@ rule heldout:
 rule mixture:
     """Lists the training and validation rows of a mixture; corpora are pointed at, never copied."""
     input:
-        tokens=mixture_tokens,
+        tokens=ask(data.mixture_tokens, "mixture"),
     output:
         "<results>/mixtures/{mixture}.json",
     log:
@@ -215,8 +215,8 @@ rule mixture:
         runtime=30,
     params:
         code=code_digest("taps.mixture"),
-        tokens=each_named("tokens", "tokens", corpora_of),
-        shares=mixture_shares,
+        tokens=each_named("tokens", "tokens", data.corpora_of, "mixture"),
+        shares=ask(data.mixture_shares, "mixture"),
     shell:
         """
         python -m taps.mixture \

@@ -4,8 +4,8 @@
 rule calibrate:
     """Fits one temperature per drafter on held-out conversations."""
     input:
-        traces=calibration_traces,
-        banks=calibration_banks,
+        traces=evaluate.calibration_traces(config),
+        banks=ask(evaluate.calibration_banks, "method"),
     output:
         "<results>/calibration/{method}.json",
     log:
@@ -34,8 +34,8 @@ rule replay:
     """Walks every strategy over the draft banks of one condition, with no model in memory."""
     input:
         trace="<results>/traces/{benchmark}/t{temperature}_s{seed}.safetensors",
-        banks=banks,
-        calibration=calibration,
+        banks=ask(evaluate.banks, "method", "benchmark", "temperature", "seed"),
+        calibration=ask(evaluate.calibration, "method"),
     output:
         cycles="<results>/replays/{method}/{benchmark}/t{temperature}_s{seed}.parquet",
         nodes="<results>/replays/{method}/{benchmark}/t{temperature}_s{seed}.nodes.parquet",
@@ -48,10 +48,10 @@ rule replay:
         mem_mb=4000,
         runtime=30,
     params:
-        code=code_digest("taps.replay"),
-        banks=each_named("bank", "banks", drafters_of),
+        code=ask(evaluate.replay_code, "method"),
+        banks=each_named("bank", "banks", evaluate.drafters, "method", "temperature"),
         calibration=each("calibration", "calibration"),
-        strategies=strategies,
+        strategies=ask(evaluate.replayed, "method", "temperature"),
         num_draft_tokens=DRAFTING["num_draft_tokens"],
     shell:
         """
@@ -73,8 +73,8 @@ rule cost:
     """Times target and draft forwards on this machine, alone on it; seconds, not texts, so results differ per machine."""
     input:
         target="<results>/target",
-        drafters=timed_drafters,
-        draft_vocab=draft_vocab,
+        drafters=evaluate.timed_drafters(config),
+        draft_vocab=train.draft_vocab(config),
     output:
         "<results>/cost.json",
     log:
@@ -89,7 +89,7 @@ rule cost:
     params:
         code=code_digest("taps.cost"),
         lease=lease(1),
-        drafters=timed_drafter_flags,
+        drafters=ask_about(evaluate.timed_flags, "drafters"),
         draft_vocab=each("draft_vocab", "draft_vocab"),
         depth=DRAFTING["depth"],
         top_k=DRAFTING["top_k"],
@@ -118,11 +118,11 @@ if EVALUATION["live"]:
         """Decodes live and compares text and cycles with the replay, and the speed with the predicted one."""
         input:
             target="<results>/target",
-            drafters=live_folders,
+            drafters=ask(evaluate.live_folders, "method"),
             trace="<results>/traces/{benchmark}/t0_s0.safetensors",
-            banks=live_banks,
-            draft_vocab=draft_vocab,
-            calibration=calibration,
+            banks=ask(evaluate.live_banks, "method", "benchmark"),
+            draft_vocab=train.draft_vocab(config),
+            calibration=ask(evaluate.calibration, "method"),
             cost="<results>/cost.json",
         output:
             "<results>/live/{method}/{benchmark}.json",
@@ -136,13 +136,13 @@ if EVALUATION["live"]:
             runtime=120,
             gpu=1 if ON_GPU else 0,
         params:
-            code=code_digest("taps.live_check"),
+            code=evaluate.live_code(config),
             lease=lease(1),
-            drafters=each_named("drafter", "drafters", live_drafters),
-            banks=each_named("bank", "banks", live_drafters),
+            drafters=each_named("drafter", "drafters", evaluate.live_drafters, "method"),
+            banks=each_named("bank", "banks", evaluate.live_drafters, "method"),
             draft_vocab=each("draft_vocab", "draft_vocab"),
             calibration=each("calibration", "calibration"),
-            strategies=live_strategies,
+            strategies=ask(evaluate.live_strategies, "method"),
             num_prompts=EVALUATION["live"]["num_prompts"],
             num_draft_tokens=DRAFTING["num_draft_tokens"],
             dtype=config["dtype"],

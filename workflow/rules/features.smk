@@ -7,9 +7,13 @@ rule features:
         target="<results>/target",
         tokens="<results>/tokens/{corpus}.safetensors",
     output:
-        directory("<results>/feature_shards/{corpus}/{shard}" if FEATURE_SHARDS > 1 else "<results>/features/{corpus}"),
+        directory(
+            "<results>/feature_shards/{corpus}/{shard}"
+            if PARALLEL["feature_shards"] > 1
+            else "<results>/features/{corpus}"
+        ),
     log:
-        "<logs>/features/{corpus}/{shard}.log" if FEATURE_SHARDS > 1 else "<logs>/features/{corpus}.log",
+        "<logs>/features/{corpus}/{shard}.log" if PARALLEL["feature_shards"] > 1 else "<logs>/features/{corpus}.log",
     conda:
         "../../envs/taps.yaml"
     threads: config["parallel"]["model_threads"]
@@ -20,7 +24,7 @@ rule features:
     params:
         code=code_digest("taps.features"),
         lease=lease(1),
-        shard=shard_of(FEATURE_SHARDS),
+        shard=shard_of(PARALLEL["feature_shards"]),
         dtype=config["dtype"],
         device=config["device"],
         trust=flags(trust_remote_code=TARGET["trust_remote_code"]),
@@ -38,12 +42,12 @@ rule features:
         """
 
 
-if FEATURE_SHARDS > 1:
+if PARALLEL["feature_shards"] > 1:
 
     rule join_features:
         """Joins the shards of a corpus's features by a manifest."""
         input:
-            shards=expand("<results>/feature_shards/{{corpus}}/{shard}", shard=range(FEATURE_SHARDS)),
+            shards=expand("<results>/feature_shards/{{corpus}}/{shard}", shard=range(PARALLEL["feature_shards"])),
         output:
             directory("<results>/features/{corpus}"),
         log:

@@ -21,13 +21,13 @@ rule figures:
 rule tabulate:
     """Writes every table as CSV, LaTeX and Markdown."""
     input:
-        replays=replays(),
-        audits=audits,
-        drafters=trained_drafters,
-        calibrations=calibrations,
+        replays=evaluate.replays(config),
+        audits=reporting.audits(config),
+        drafters=expand("<results>/drafters/{name}", name=reporting.trained(config)),
+        calibrations=expand("<results>/calibration/{method}.json", method=reporting.calibrated(config)),
         overlap="<results>/overlap.json",
         cost="<results>/cost.json",
-        live=live_checks,
+        live=expand("<results>/live/{name}.json", name=evaluate.live_names(config)),
     output:
         report(
             directory("<reports>/tables"),
@@ -44,18 +44,20 @@ rule tabulate:
         mem_mb=4000,
         runtime=30,
     params:
-        code=code_digest("taps.tables"),
+        code=reporting.code("taps.tables"),
+        roles=reporting.roles(config),
         seed=config["seed"],
         num_draft_tokens=DRAFTING["num_draft_tokens"],
-        audits=each_named("audit", "audits", audited),
-        drafters=each_named("drafter", "drafters", trained),
-        calibrations=each_named("calibration", "calibrations", calibrated),
-        live=each_named("live", "live", live_names),
+        audits=each_named("audit", "audits", reporting.audited),
+        drafters=each_named("drafter", "drafters", reporting.trained),
+        calibrations=each_named("calibration", "calibrations", reporting.calibrated),
+        live=each_named("live", "live", evaluate.live_names),
     shell:
         """
         python -m taps.tables \
             --replay {input.replays:q} \
             --num-draft-tokens {params.num_draft_tokens:q} \
+            --roles {params.roles:q} \
             {params.audits:q} \
             {params.drafters:q} \
             {params.calibrations:q} \
@@ -72,9 +74,9 @@ rule draw:
     """Draws every figure as PDF and PNG."""
     input:
         tables="<reports>/tables",
-        trace=drawn_trace,
-        banks=drawn_banks,
-        target=drawn_target,
+        trace=reporting.drawn_trace(config),
+        banks=reporting.drawn_banks(config),
+        target=reporting.drawn_target(config),
     output:
         report(
             directory("<reports>/figures"),
@@ -91,10 +93,10 @@ rule draw:
         mem_mb=4000,
         runtime=30,
     params:
-        code=code_digest("taps.figures"),
+        code=reporting.code("taps.figures"),
         trace=each("trace", "trace"),
-        banks=each_named("bank", "banks", drawn_drafters),
-        tokenizer=drawn_tokenizer,
+        banks=each_named("bank", "banks", reporting.drawn_drafters),
+        tokenizer=[f"--tokenizer={folder}/tokenizer.json" for folder in reporting.drawn_target(config)],
     shell:
         """
         python -m taps.figures \
@@ -127,7 +129,7 @@ rule judge:
         mem_mb=4000,
         runtime=30,
     params:
-        code=code_digest("taps.claims"),
+        code=reporting.code("taps.claims"),
     shell:
         """
         python -m taps.claims \
@@ -151,7 +153,7 @@ rule publish:
         "../../envs/taps.yaml"
     threads: 1
     params:
-        code=code_digest("taps.page"),
+        code=reporting.code("taps.page"),
         study=STUDY,
     shell:
         """

@@ -8,11 +8,11 @@ rule trace:
         prompts="<results>/prompts/{benchmark}.jsonl",
     output:
         temp("<results>/trace_shards/{benchmark}/t{temperature}_s{seed}/{shard}.safetensors")
-        if TRACE_SHARDS > 1
+        if PARALLEL["trace_shards"] > 1
         else "<results>/traces/{benchmark}/t{temperature}_s{seed}.safetensors",
     log:
         "<logs>/trace/{benchmark}/t{temperature}_s{seed}/{shard}.log"
-        if TRACE_SHARDS > 1
+        if PARALLEL["trace_shards"] > 1
         else "<logs>/trace/{benchmark}/t{temperature}_s{seed}.log",
     conda:
         "../../envs/taps.yaml"
@@ -26,8 +26,8 @@ rule trace:
         lease=lease(1),
         top_p=EVALUATION["top_p"],
         top_k=EVALUATION["top_k"],
-        max_new_tokens=max_new_tokens,
-        shard=shard_of(TRACE_SHARDS),
+        max_new_tokens=ask(trace.max_new_tokens, "benchmark"),
+        shard=shard_of(PARALLEL["trace_shards"]),
         batch_size=EVALUATION["batch_size"],
         dtype=config["dtype"],
         device=config["device"],
@@ -52,14 +52,14 @@ rule trace:
         """
 
 
-if TRACE_SHARDS > 1:
+if PARALLEL["trace_shards"] > 1:
 
     rule join_traces:
         """Joins the shards of a trace."""
         input:
             shards=expand(
                 "<results>/trace_shards/{{benchmark}}/t{{temperature}}_s{{seed}}/{shard}.safetensors",
-                shard=range(TRACE_SHARDS),
+                shard=range(PARALLEL["trace_shards"]),
             ),
         output:
             "<results>/traces/{benchmark}/t{temperature}_s{seed}.safetensors",

@@ -6,18 +6,18 @@ rule train:
     input:
         target="<results>/target",
         mixture="<results>/mixtures/{mixture}.json",
-        tokens=mixture_tokens,
-        features=mixture_features,
-        draft_vocab=draft_vocab,
-        heldout_traces=mixture_heldout_traces,
-        init_from=other_drafter("init_from"),
-        match_cost_of=other_drafter("match_cost_of"),
+        tokens=ask(data.mixture_tokens, "mixture"),
+        features=ask(train.features, "mixture"),
+        draft_vocab=train.draft_vocab(config),
+        heldout_traces=ask(train.heldout_traces, "mixture"),
+        init_from=ask(train.other_drafter, "method", "mixture", field="init_from"),
+        match_cost_of=ask(train.other_drafter, "method", "mixture", field="match_cost_of"),
     output:
         directory("<results>/drafters/{method}/{mixture}"),
     log:
         "<logs>/train/{method}/{mixture}.log",
     wildcard_constraints:
-        method=either(TRAINED),
+        method=either(contents.trained_methods(config)),
         mixture=either(config["mixtures"]),
     conda:
         "../../envs/taps.yaml"
@@ -25,17 +25,17 @@ rule train:
     resources:
         mem_mb=6000,
         runtime=1440,
-        gpu=config["parallel"]["training_processes"] if ON_GPU else 0,
+        gpu=PARALLEL["training_processes"] if ON_GPU else 0,
     params:
-        code=code_digest("taps.train"),
-        launch=launch_training,
-        tokens=each_named("tokens", "tokens", corpora_of),
-        features=feature_flags,
+        code=ask(train.code, "method"),
+        launch=lease(PARALLEL["training_processes"]) + train.launcher(config),
+        tokens=each_named("tokens", "tokens", data.corpora_of, "mixture"),
+        features=ask_about(train.feature_flags, "features", "mixture"),
         draft_vocab=each("draft_vocab", "draft_vocab"),
         heldout_traces=each("heldout_trace", "heldout_traces"),
         init_from=each("init_from", "init_from"),
-        match_cost=cost_flags,
-        options=training_flags,
+        match_cost=each("match_cost", "match_cost_of"),
+        recipe=ask(train.recipe_flags, "method"),
         depth=DRAFTING["depth"],
         top_k=DRAFTING["top_k"],
         num_draft_tokens=DRAFTING["num_draft_tokens"],
@@ -55,7 +55,7 @@ rule train:
             {params.heldout_traces:q} \
             {params.init_from:q} \
             {params.match_cost:q} \
-            {params.options:q} \
+            {params.recipe:q} \
             --depth {params.depth:q} \
             --draft-top-k {params.top_k:q} \
             --num-draft-tokens {params.num_draft_tokens:q} \
@@ -73,13 +73,13 @@ rule import_draft:
     """Takes an official EAGLE, HASS or TAPS checkpoint as the drafter, strictly checked against the target."""
     input:
         target="<results>/target",
-        checkpoint=checkpoint,
+        checkpoint=ask(train.checkpoint, "method", "mixture", root=ROOT),
     output:
         directory("<results>/drafters/{method}/{mixture}"),
     log:
         "<logs>/import_draft/{method}/{mixture}.log",
     wildcard_constraints:
-        method=either(IMPORTED),
+        method=either(contents.imported_methods(config)),
         mixture=either(config["mixtures"]),
     conda:
         "../../envs/taps.yaml"

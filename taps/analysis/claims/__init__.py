@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from taps.analysis import published
+from taps import published
 from taps.analysis.claims import acceptance, conditions, controls, signals
 from taps.analysis.claims.registry import Judgement, judge
 

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from taps.analysis import names, published
+from taps import published
+from taps.analysis import names
 from taps.analysis.figures.style import (
     BLUE,
     GREY,

@@ -1,6 +1,7 @@
-"""The paper's published numbers and claims, as frames: facts to set beside ours, never inputs of a result.
+"""The paper's published numbers and claims, facts to set beside ours, never inputs of a result; and its names.
 
-The files and where each number comes from are described in `published/README.md`.
+This folder is the one place that knows the names of the paper's own study (`paper.json`): its specialists, mixtures,
+benchmarks and variants. The files and where each number comes from are described in README.md.
 """
 
 from __future__ import annotations
@@ -8,11 +9,12 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
-FOLDER = Path(__file__).with_suffix("")
+FOLDER = Path(__file__).parent
 TABLES = (
     "acceptance_length",
     "acceptance_by_depth",
@@ -26,7 +28,15 @@ TABLES = (
 @cache
 def table(name: str) -> pd.DataFrame:
     """Returns one of TABLES, or `eagle_answers`, as published; do not write into it."""
+    import pandas as pd
+
     return pd.read_csv(FOLDER / f"{name}.csv")
+
+
+@cache
+def paper() -> dict[str, Any]:
+    """Returns what the paper's names mean: specialists, benchmarks, drafters, variants; do not write into it."""
+    return json.loads((FOLDER / "paper.json").read_text(encoding="utf-8"))
 
 
 @cache

@@ -1,0 +1,133 @@
+"""What workflow/rules/evaluate.smk asks: which banks are replayed with which strategies, what is timed and run live."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from taps.decoding.strategy import STRATEGIES
+from taps.plumbing.code_digest import code_digest
+from taps.study.contents import (
+    HELDOUT,
+    Config,
+    conditions,
+    drafters_at,
+    evaluated_at,
+    first_combination,
+    is_calibrated,
+    mixtures_of,
+    strategies_of,
+    variants,
+)
+from taps.study.flags import flags
+
+# --- calibration -----------------------------------------------------------------------------------------------------
+
+
+def calibration(config: Config, method: str) -> list[str]:
+    """Returns the fitted temperatures of a method, if it needs any."""
+    return [f"<results>/calibration/{method}.json"] if is_calibrated(config, method) else []
+
+
+def calibration_traces(config: Config) -> list[str]:
+    """Returns the held-out texts that temperatures are fitted on."""
+    return [f"<results>/traces/{HELDOUT}{corpus}/t0_s0.safetensors" for corpus in config["corpora"]]
+
+
+def calibration_banks(config: Config, method: str) -> list[str]:
+    """Returns the banks, along these texts, of all drafters that are combined."""
+    named = {mixture for group in config["strategies"]["combinations"] for mixture in group}
+    return [
+        f"<results>/banks/{method}/{name}/{HELDOUT}{corpus}/t0_s0.safetensors"
+        for name in sorted(named.intersection(mixtures_of(config, method)))
+        for corpus in config["corpora"]
+    ]
+
+
+# --- replay ----------------------------------------------------------------------------------------------------------
+
+
+def replays(config: Config) -> list[str]:
+    """Returns all replays of the study."""
+    return [
+        f"<results>/replays/{method}/{benchmark}/t{temperature}_s{seed}.parquet"
+        for method in config["methods"]
+        for benchmark in config["benchmarks"]
+        for temperature, seed in conditions(config)
+        if evaluated_at(config, method, float(temperature))
+    ]
+
+
+def drafters(config: Config, method: str, temperature: str) -> list[str]:
+    """Returns the drafters that are evaluated under a condition."""
+    return drafters_at(config, method, float(temperature))
+
+
+def banks(config: Config, method: str, benchmark: str, temperature: str, seed: str) -> list[str]:
+    """Returns their banks."""
+    condition = f"{benchmark}/t{temperature}_s{seed}.safetensors"
+    return [f"<results>/banks/{method}/{name}/{condition}" for name in drafters(config, method, temperature)]
+
+
+def replayed(config: Config, method: str, temperature: str) -> str:
+    """Returns the variants to replay under a condition, as `taps.replay --strategies` takes them."""
+    return json.dumps(variants(config, strategies_of(config, method), drafters(config, method, temperature)))
+
+
+def replay_code(config: Config, method: str) -> str:
+    """Returns the digest of the code that replays a method: the stage's and its strategies'."""
+    return code_digest("taps.replay", modules=STRATEGIES.modules(strategies_of(config, method)))
+
+
+# --- costs -----------------------------------------------------------------------------------------------------------
+
+
+def timed_drafters(config: Config) -> list[str]:
+    """Returns the folders of the first drafters that a strategy combines, else of the first; all have one shape."""
+    method = next(iter(config["methods"]))
+    names = [*config["strategies"]["combinations"], mixtures_of(config, method)[:1]][0]
+    return [f"<results>/drafters/{method}/{name}" for name in names]
+
+
+def timed_flags(config: Config, folders: Sequence[str]) -> list[str]:
+    """Returns them with their names."""
+    return flags(drafter=[f"{Path(folder).name}={folder}" for folder in folders])
+
+
+# --- live decoding: the first group of drafters that is combined, else the first drafter -----------------------------
+
+
+def live_names(config: Config) -> list[str]:
+    """Returns `method/benchmark` of every live check."""
+    live = config["evaluation"]["live"] or {"methods": [], "benchmarks": []}
+    return [f"{method}/{benchmark}" for method in live["methods"] for benchmark in live["benchmarks"]]
+
+
+def live_drafters(config: Config, method: str) -> list[str]:
+    """Returns the drafters that decode live."""
+    return first_combination(config, mixtures_of(config, method))
+
+
+def live_folders(config: Config, method: str) -> list[str]:
+    """Returns their folders."""
+    return [f"<results>/drafters/{method}/{name}" for name in live_drafters(config, method)]
+
+
+def live_banks(config: Config, method: str, benchmark: str) -> list[str]:
+    """Returns their banks along the greedy text."""
+    names = live_drafters(config, method)
+    return [f"<results>/banks/{method}/{name}/{benchmark}/t0_s0.safetensors" for name in names]
+
+
+def live_strategies(config: Config, method: str) -> str:
+    """Returns the variants to decode with, as `taps.live_check --strategies` takes them."""
+    names = config["evaluation"]["live"]["strategies"]
+    rows: list[dict[str, Any]] = variants(config, names, live_drafters(config, method), sweep=False)
+    return json.dumps([{**row, "num_draft_tokens": config["drafting"]["num_draft_tokens"]} for row in rows])
+
+
+def live_code(config: Config) -> str:
+    """Returns the digest of the code of the live check: the stage's and its strategies'."""
+    return code_digest("taps.live_check", modules=STRATEGIES.modules(config["evaluation"]["live"]["strategies"]))

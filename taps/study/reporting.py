@@ -1,0 +1,81 @@
+"""What workflow/rules/report.smk asks: what the report is made of."""
+
+from __future__ import annotations
+
+from taps.decoding.strategy import STRATEGIES
+from taps.model.family import FAMILIES
+from taps.plumbing.code_digest import code_digest
+from taps.study.contents import (
+    Config,
+    combinations_of,
+    conditions,
+    drafters_at,
+    is_calibrated,
+    mixtures_of,
+    trained_methods,
+)
+from taps.study.flags import as_json
+from taps.study.roles import roles_of
+
+
+def roles(config: Config) -> str:
+    """Returns who is who in the study, as `taps.tables --roles` takes it."""
+    return as_json(roles_of(config).to_json())
+
+
+def code(stage: str) -> str:
+    """Returns the digest of a report stage: its code, and the catalogues' entries with their titles and looks."""
+    return code_digest(stage, modules=[*STRATEGIES.modules(), *FAMILIES.modules()], printed=True)
+
+
+def audited(config: Config) -> list[str]:
+    """Returns the sources that have an audit."""
+    return [*config["corpora"], *config["benchmarks"]]
+
+
+def audits(config: Config) -> list[str]:
+    """Returns their audits."""
+    corpora = [f"<results>/corpora/{corpus}.audit.json" for corpus in config["corpora"]]
+    return corpora + [f"<results>/prompts/{benchmark}.audit.json" for benchmark in config["benchmarks"]]
+
+
+def trained(config: Config) -> list[str]:
+    """Returns `method/mixture` of every draft model that the study trains."""
+    return [f"{method}/{mixture}" for method in trained_methods(config) for mixture in mixtures_of(config, method)]
+
+
+def calibrated(config: Config) -> list[str]:
+    """Returns the methods that a temperature is fitted for."""
+    return [method for method in config["methods"] if is_calibrated(config, method)]
+
+
+# --- the draft trees that are drawn ----------------------------------------------------------------------------------
+
+
+def drawn_drafters(config: Config) -> list[str]:
+    """Returns the drafters whose trees are drawn: the first that a strategy combines; none without strategies."""
+    method = next(iter(config["methods"]))
+    held = drafters_at(config, method, float(conditions(config)[0][0]))
+    return next(iter(combinations_of(config, held)), [])
+
+
+def drawn_condition(config: Config) -> str:
+    """Returns `benchmark/t0_s0.safetensors` of the answer along which: of the first benchmark."""
+    temperature, seed = conditions(config)[0]
+    return f"{next(iter(config['benchmarks']))}/t{temperature}_s{seed}.safetensors"
+
+
+def drawn_trace(config: Config) -> list[str]:
+    """Returns the trace of that answer, if trees are drawn."""
+    return [f"<results>/traces/{drawn_condition(config)}"] if drawn_drafters(config) else []
+
+
+def drawn_banks(config: Config) -> list[str]:
+    """Returns the banks along it."""
+    method = next(iter(config["methods"]))
+    return [f"<results>/banks/{method}/{name}/{drawn_condition(config)}" for name in drawn_drafters(config)]
+
+
+def drawn_target(config: Config) -> list[str]:
+    """Returns the target, whose tokenizer writes the labels, if trees are drawn."""
+    return ["<results>/target"] if drawn_drafters(config) else []

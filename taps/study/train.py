@@ -1,0 +1,71 @@
+"""What workflow/rules/train.smk asks: what training or importing a draft model needs, and how the stage is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from taps.model.family import FAMILIES
+from taps.plumbing.code_digest import code_digest
+from taps.study.assets import asset_path
+from taps.study.contents import HELDOUT, Config
+from taps.study.data import corpora_of
+from taps.study.flags import flags
+from taps.study.roles import family_of
+
+
+def code(config: Config, method: str) -> str:
+    """Returns the digest of the code that trains a method: the stage's and its draft family's."""
+    return code_digest("taps.train", modules=FAMILIES.modules([family_of(config, method)]))
+
+
+def other_drafter(config: Config, method: str, mixture: str, *, field: str) -> list[str]:
+    """Returns the drafter that `init_from` or `match_cost_of` names, if any."""
+    other = config["methods"][method][field]
+    return [f"<results>/drafters/{other['method']}/{other['mixture'] or mixture}"] if other else []
+
+
+def features(config: Config, mixture: str) -> list[str]:
+    """Returns the feature folders of a mixture; none where features are computed while training."""
+    online = config["features"] == "online"
+    return [] if online else [f"<results>/features/{corpus}" for corpus in corpora_of(config, mixture)]
+
+
+def feature_flags(config: Config, mixture: str, folders: Sequence[str]) -> list[str]:
+    """Returns where each corpus's features come from."""
+    corpora = corpora_of(config, mixture)
+    paths = folders or ["online"] * len(corpora)
+    return flags(features=[f"{corpus}={path}" for corpus, path in zip(corpora, paths, strict=True)])
+
+
+def heldout_traces(config: Config, mixture: str) -> list[str]:
+    """Returns the texts along which tau is measured while training."""
+    return [f"<results>/traces/{HELDOUT}{corpus}/t0_s0.safetensors" for corpus in corpora_of(config, mixture)]
+
+
+def draft_vocab(config: Config) -> list[str]:
+    """Returns the draft vocabulary, if the study drafts over one."""
+    return ["<results>/draft_vocab.safetensors"] if config["drafting"]["draft_vocab_size"] else []
+
+
+def recipe_flags(config: Config, method: str) -> list[str]:
+    """Returns the family and the study's training options, overridden by the method's own; the rest is the family's.
+
+    A cost to match replaces the epochs.
+    """
+    settings = config["methods"][method]
+    options = {**config["training"], **settings["training"]}
+    if settings["match_cost_of"]:
+        options.pop("epochs", None)
+    return flags(family=family_of(config, method), **dict(sorted(options.items())))
+
+
+def launcher(config: Config) -> list[str]:
+    """Returns `python`, or torchrun over several processes."""
+    processes = config["parallel"]["training_processes"]
+    return ["python"] if processes == 1 else ["torchrun", "--standalone", "--nproc-per-node", str(processes)]
+
+
+def checkpoint(config: Config, method: str, mixture: str, root: Path) -> str:
+    """Returns the published checkpoint that is imported as a drafter."""
+    return asset_path(config, config["methods"][method]["checkpoints"][mixture], root)
