@@ -17,10 +17,10 @@ from typing import Any
 
 import pandas as pd
 
-from taps.analysis import claims, names
 from taps.analysis.answers import answers
-from taps.analysis.claims import Judgement
+from taps.analysis.claims import Claim, Judgement, claims_of, judge
 from taps.analysis.findings import Findings
+from taps.analysis.labels import Labels
 from taps.analysis.rendering import NOTHING, Table, format_interval, in_print, write_table
 from taps.analysis.verdicts import Outcome
 from taps.plumbing.artefacts import write_json
@@ -38,21 +38,23 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
     found = Findings(args.tables)
-    statements = {item["id"]: item for item in claims.statements()}
-    judgements = [claims.judge(number, found, where) for number in statements for where in found.families]
+    asked = claims_of(found.labels)
+    judgements = [judge(claim, found, where) for claim in asked for where in found.families]
     judgements = [judgement for judgement in judgements if judgement.applies]
-    write_table(verdict_table(judgements, statements), args.output)
+    by_id = {claim.id: claim for claim in asked}
+    write_table(verdict_table(judgements, by_id, found.labels), args.output)
     write_table(evidence_table(judgements), args.output)
     content = {
-        "answers": [asdict(answer) for answer in answers(judgements)],
+        "answers": [asdict(answer) for answer in answers(asked, judgements, found.labels)],
         "claims": [
             {
-                "id": number,
-                "statement": statement["statement"],
-                "published": statement["published"],
-                "judgements": [judgement_entry(item) for item in judgements if item.claim == number],
+                "id": claim.id,
+                "statement": claim.statement,
+                "published": list(claim.published),
+                "judgements": own,
             }
-            for number, statement in statements.items()
+            for claim in asked
+            if (own := [judgement_entry(item) for item in judgements if item.claim == claim.id])
         ],
     }
     made_from = provenance(stage="taps.claims", inputs={"tables": args.tables / "tables.json"})
@@ -61,24 +63,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"{args.output}: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items()))
 
 
-def published_verdict(statement: dict[str, Any], judgement: Judgement) -> dict[str, Any]:
+def published_verdict(claim: Claim, judgement: Judgement) -> dict[str, Any]:
     """Returns the published numbers' own verdict under the judgement's condition; empty for controls."""
-    for cell in statement["published"]:
+    for cell in claim.published:
         if (cell["temperature"], cell["method"]) == judgement.where:
             return dict(cell)
     return {"verdict": "", "detail": ""}
 
 
-def verdict_table(judgements: Sequence[Judgement], statements: dict[str, dict[str, Any]]) -> Table:
+def verdict_table(judgements: Sequence[Judgement], claims: dict[str, Claim], labels: Labels) -> Table:
     """Returns one row per claim and condition."""
     rows, shown = [], []
     for item in judgements:
-        printed = published_verdict(statements[item.claim], item)
+        printed = published_verdict(claims[item.claim], item)
         decisive = item.decisive
         outcomes = [evidence.outcome for evidence in item.evidence]
         row: dict[str, Any] = {
             "claim": item.claim,
-            "statement": statements[item.claim]["statement"],
+            "statement": claims[item.claim].statement,
             "temperature": item.where.temperature,
             "method": item.where.method,
             "verdict": str(item.verdict),
@@ -99,7 +101,7 @@ def verdict_table(judgements: Sequence[Judgement], statements: dict[str, dict[st
                 "claim": item.claim,
                 "statement": row["statement"],
                 "temperature": f"{item.where.temperature:g}",
-                "family": names.method_title(item.where.method),
+                "family": labels.method(item.where.method),
                 "verdict": row["verdict"],
                 "published": " ".join(filter(None, [printed["verdict"], printed["detail"]])) or NOTHING,
                 "decided by": row["decisive"],
@@ -109,7 +111,9 @@ def verdict_table(judgements: Sequence[Judgement], statements: dict[str, dict[st
         )
     return Table(
         name="claims",
-        title="The paper's claims (C) and our controls (K), judged",
+        title="The paper's claims (C), our controls (K) and further questions, judged"
+        if labels.roles.plays_the_paper
+        else "What this study was asked, judged",
         caption="A claim is a conjunction of comparisons, each decided by its 95 % interval: reproduced if all hold, "
         "contradicted if one fails clearly (allowing for their number), undecided otherwise. `decided by` names the "
         "clearest failure, else the comparison closest to undecided. `published` is what the published numbers "

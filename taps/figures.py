@@ -19,6 +19,7 @@ from taps.plumbing.provenance import provenance
 
 if TYPE_CHECKING:
     from taps.analysis.figures.style import Picture
+    from taps.analysis.labels import Labels
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -56,18 +57,16 @@ def main(argv: Sequence[str] | None = None) -> None:
 def pictures(args: argparse.Namespace) -> Iterator[Picture]:
     """Yields every figure that the inputs allow, in the order of the report."""
     from taps.analysis.figures import acceptance, costs, details
-    from taps.analysis.figures.workflow import workflow
     from taps.analysis.findings import Findings
 
     found = Findings(args.tables)
     for module in (acceptance, details, costs):
         yield from module.pictures(found)
     if args.trace and args.bank and args.tokenizer:
-        yield recorded_trees(args)
-    yield workflow()
+        yield recorded_trees(args, found.labels)
 
 
-def recorded_trees(args: argparse.Namespace) -> Picture:
+def recorded_trees(args: argparse.Namespace, labels: Labels) -> Picture:
     """Returns the draft trees of the specialists along a trace."""
     from tokenizers import Tokenizer
 
@@ -79,6 +78,7 @@ def recorded_trees(args: argparse.Namespace) -> Picture:
     return draft_trees(
         recording,
         lambda tokens: tokenizer.decode(tokens, skip_special_tokens=False),
+        labels,
         num_nodes=args.num_nodes,
         benchmark=args.trace.parent.name,
     )

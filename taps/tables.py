@@ -10,6 +10,7 @@ also gets `tables.json`: captions and printed cells for the page.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,15 @@ from typing import Any
 import pandas as pd
 
 from taps.analysis import inputs, results
+from taps.analysis.labels import Labels
 from taps.analysis.published_audit import audit_tables
 from taps.analysis.rendering import Table, write_table
 from taps.analysis.tables import Sample, acceptance_tables, detail_tables
 from taps.plumbing.artefacts import write_json
 from taps.plumbing.cli import NAMED_PATHS, run, stage_parser
+from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
+from taps.study.roles import Roles, roles_of_names
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -33,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--num-draft-tokens", type=int, help="node budget of the main tables (default: the replays' own default)"
     )
+    parser.add_argument("--roles", metavar="JSON", help="who is who in the study (default: what the names tell)")
     optional = parser.add_argument_group("more tables, each from files of other stages")
     labelled = {**NAMED_PATHS, "default": []}
     optional.add_argument("--audit", metavar="SOURCE=FILE", help="audit of a corpus or benchmark", **labelled)
@@ -55,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         nodes=results.load_nodes(files),
         num_draft_tokens=args.num_draft_tokens or main_budget(files, cycles),
         seed=args.seed,
+        labels=Labels(read_roles(args.roles, cycles)),
     )
     index = []
     for section, table in tables_of(sample, files, args):
@@ -62,9 +68,31 @@ def main(argv: Sequence[str] | None = None) -> None:
         index.append({"section": section, **index_entry(table)})
         print(f"{args.output / table.name}.csv: {len(table.frame)} rows")
     facts = [*sample.facts(), *inputs.facts(args.drafter, args.cost)]
-    content = {"num_draft_tokens": sample.num_draft_tokens, "facts": facts, "tables": index}
+    content = {
+        "num_draft_tokens": sample.num_draft_tokens,
+        "roles": sample.labels.roles.to_json(),
+        "facts": facts,
+        "tables": index,
+    }
     made_from = provenance(stage="taps.tables", inputs={str(file.path): file.path for file in files}, seed=args.seed)
     write_json(args.output / "tables.json", content, kind="tables", provenance=made_from)
+
+
+def read_roles(text: str | None, cycles: pd.DataFrame) -> Roles:
+    """Returns the roles that a flag holds, else those that the names in the cycles tell.
+
+    Raises:
+        TapsError: not what `taps.study.roles` writes.
+    """
+    if text is None:
+        names = {column: list(map(str, cycles[column].unique())) for column in ("method", "benchmark", "drafters")}
+        return roles_of_names(methods=names["method"], benchmarks=names["benchmark"], drafters=names["drafters"])
+    try:
+        return Roles.from_json(json.loads(text))
+    except (ValueError, KeyError, TypeError) as error:
+        raise TapsError(
+            "--roles", f"not the roles of a study ({error})", remedy="leave it out, or run the rule"
+        ) from None
 
 
 def main_budget(files: Sequence[results.ReplayFile], cycles: pd.DataFrame) -> int:
@@ -83,7 +111,7 @@ def tables_of(
         yield "details", table
     for table in input_tables(sample, args):
         yield "inputs", table
-    for table in audit_tables():
+    for table in audit_tables() if sample.labels.roles.plays_the_paper else ():
         yield "published", table
     yield (
         "provenance",

@@ -6,6 +6,7 @@ paper's main effects are there by construction: matched specialists lead, averag
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,9 @@ import pandas as pd
 import pyarrow as pa
 
 from taps.plumbing.parquet import write_parquet
+from taps.study.config import ROOT as CHECKOUT
+from taps.study.config import read, validate
+from taps.study.roles import roles_of
 
 DEPTH = 5
 BUDGET = 40
@@ -23,6 +27,10 @@ BENCHMARKS = ("gsm8k", "mt_bench", "aime", "gsm_symbolic")
 MIXTURES = ("math", "chat", "mixed_small", "mixed_large")
 SWEEP = tuple(f"averaged_{weight / 10:.1f}" for weight in range(1, 10) if weight != 5)
 PAIR = "math+chat"
+LAPTOP = roles_of(validate(read([CHECKOUT / "config.yaml"]), root=CHECKOUT))
+"""Who is who in the study that the fixture imitates."""
+
+ROLES = ["--roles", json.dumps(LAPTOP.to_json())]
 
 
 class Row(NamedTuple):

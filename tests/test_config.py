@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from taps.config import main, read, validate
 from taps.plumbing.errors import TapsError
-from taps.study.contents import averaged_name, averages_of, mixtures_of
+from taps.study.contents import averages_of, mixtures_of
 from taps.study.schema import SCHEMA
 
 ROOT = SCHEMA.parent.parent.parent
@@ -187,9 +187,11 @@ def test_any_value_is_accepted_or_refused_in_one_line(key: str, value: Any) -> N
 
 
 def test_names_of_averaged_drafters() -> None:
-    assert [averaged_name(weight) for weight in (0.1, 0.5, 0.9)] == ["averaged_0.1", "averaged", "averaged_0.9"]
     config = validate(edited("averaging", {"weights": {"eagle2": [0.3, 0.5]}}), root=ROOT)
-    assert averages_of(config, "eagle2") == ["averaged_0.3", "averaged"]
+    assert averages_of(config, "eagle2") == {
+        "averaged_0.3": {"math": 0.7, "chat": 0.3},
+        "averaged": {"math": 0.5, "chat": 0.5},
+    }
     assert mixtures_of(config, "eagle2") == ["math", "chat", "mixed_small", "mixed_large"]
 
 

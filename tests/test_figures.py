@@ -14,20 +14,20 @@ import pytest
 from taps import figures, tables
 from taps.analysis.figures import acceptance, details
 from taps.analysis.figures import trees as tree_figure
-from taps.analysis.figures.style import Picture, interval_bars, look, save, styled
-from taps.analysis.figures.workflow import EDGES, workflow
+from taps.analysis.figures.style import interval_bars, save, styled
 from taps.analysis.findings import Findings
+from taps.analysis.labels import Labels
 from taps.decoding.recording import Recording
 from taps.decoding.trees import PAD_TOKEN, ROOT, Trees
 from taps.decoding.walk import Bank, read_text
 from taps.plumbing.artefacts import read_json
-from tests.replay_fixtures import write_replays
+from tests.replay_fixtures import LAPTOP, ROLES, write_replays
 from tests.report_fixtures import write_artefacts
 
 COMPLETE = {
     "acceptance_length", "ours_and_published", "node_budget", "averaging_sweep", "acceptance_by_depth_eagle2",
     "entropy_accepted_rejected", "confidence_accepted_rejected", "routing_shares",
-    "speed_against_tau", "training_curves", "workflow",
+    "speed_against_tau", "training_curves",
 }  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def _tables(folder: Path, *, full: bool, **options: Any) -> Path:
     size: dict[str, Any] = {"num_questions": 3, "num_tokens": 24}
     replays = write_replays(folder / "r", **size, **options)
     flags = write_artefacts(folder) if full else []
-    tables.main(["--replay", str(replays), *flags, "--output", str(folder / "tables")])
+    tables.main(["--replay", str(replays), *flags, *ROLES, "--output", str(folder / "tables")])
     return folder / "tables"
 
 
@@ -59,7 +59,7 @@ def test_every_figure_is_drawn(complete: Path, tmp_path: Path) -> None:
     assert {entry["name"] for entry in index} == COMPLETE
     for entry in index:
         assert len(entry["alt"]) > 20
-        if entry["name"] not in ("workflow", "training_curves"):
+        if entry["name"] != "training_curves":
             assert re.search(r"(10, 20 and )?40 draft tokens", entry["caption"])
             assert "3 questions" in entry["caption"]
         for suffix in ("png", "pdf"):
@@ -96,22 +96,10 @@ def test_a_partial_study_gets_the_figures_it_allows(tmp_path: Path) -> None:
 
 def test_drafters_have_looks_of_their_own() -> None:
     drafters = ["math", "chat", "mixed_small", "mixed_large", "averaged"]
+    look = Labels(LAPTOP).look
     looks = [tuple(look("single", name).values()) for name in drafters]
     assert len({colour for colour, _ in looks}) == len({marker for _, marker in looks}) == len(drafters)
     assert look("routed_confidence_step", "math+chat") == look("routed_confidence_turn_calibrated", "math+chat")
-
-
-def test_workflow_names_the_stages_and_has_no_cycle() -> None:
-    stages = {stage for edge in EDGES for stage in edge}
-    package = Path(figures.__file__).parent
-    assert all((package / f"{stage}.py").exists() for stage in stages)
-    waiting = set(EDGES)
-    while waiting:
-        ends = {end for _, end in waiting}
-        done = {edge for edge in waiting if edge[0] not in ends}
-        assert done, waiting
-        waiting -= done
-    assert workflow().name == "workflow"
 
 
 def _recording() -> Recording:
@@ -132,7 +120,9 @@ def _recording() -> Recording:
 
 def test_trees_are_drawn_with_tokens_and_accepted_paths(tmp_path: Path) -> None:
     with styled():
-        picture = tree_figure.draft_trees(_recording(), lambda tokens: f"<{tokens[0]}$", num_nodes=4, benchmark="gsm8k")
+        picture = tree_figure.draft_trees(
+            _recording(), lambda tokens: f"<{tokens[0]}$", Labels(LAPTOP), num_nodes=4, benchmark="gsm8k"
+        )
         panels = picture.figure.axes
         titles = [panel.get_title(loc="left") for panel in panels]
         labels = {text.get_text() for text in panels[2].texts}
@@ -167,13 +157,13 @@ def test_padding_is_not_drawn() -> None:
     assert tree_figure._accepted(tree, np.array([3, 5])) == []
 
 
-def test_files_carry_no_time_stamp(tmp_path: Path) -> None:
+def test_files_carry_no_time_stamp(complete: Path, tmp_path: Path) -> None:
     with styled():
-        picture = workflow()
-        assert isinstance(picture, Picture)
+        picture = details.node_signal(Findings(complete), "entropy")
+        assert picture is not None
         save(picture, tmp_path)
-    assert b"CreationDate" not in (tmp_path / "workflow.pdf").read_bytes()
-    assert b"Software" not in (tmp_path / "workflow.png").read_bytes()
+    assert b"CreationDate" not in (tmp_path / f"{picture.name}.pdf").read_bytes()
+    assert b"Software" not in (tmp_path / f"{picture.name}.png").read_bytes()
 
 
 def test_stage_imports_no_model_library() -> None:

@@ -11,7 +11,7 @@ import pytest
 from taps import claims, tables
 from taps.analysis.inputs import live_check, wilson
 from taps.plumbing.artefacts import read_json, write_json
-from tests.replay_fixtures import write_replays
+from tests.replay_fixtures import ROLES, write_replays
 from tests.report_fixtures import COST, MADE_FROM, live_report, write_artefacts
 
 
@@ -22,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     size: dict[str, Any] = {"num_questions": 3, "num_tokens": 24}
     replays = write_replays(folder / "r", methods=("eagle2",), benchmarks=("gsm8k", "mt_bench"), **size)
     flags = write_artefacts(folder)
-    tables.main(["--replay", str(replays), *flags, "--output", str(folder / "tables")])
+    tables.main(["--replay", str(replays), *flags, *ROLES, "--output", str(folder / "tables")])
     return folder
 
 

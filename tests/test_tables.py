@@ -14,9 +14,10 @@ import pytest
 
 from taps import tables
 from taps.analysis import results, summaries
+from taps.analysis.labels import Labels
 from taps.analysis.rendering import format_interval
 from taps.plumbing.artefacts import read_json
-from tests.replay_fixtures import BUDGET, rows, write_replays
+from tests.replay_fixtures import BUDGET, LAPTOP, ROLES, rows, write_replays
 
 SMALL: dict[str, Any] = {"num_questions": 6, "num_tokens": 32}
 
@@ -26,7 +27,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns a folder with `replays` and the `tables` made of them."""
     folder = tmp_path_factory.mktemp("study")
     write_replays(folder / "replays", benchmarks=("gsm8k", "mt_bench", "aime"), **SMALL)
-    tables.main(["--replay", str(folder / "replays"), "--output", str(folder / "tables")])
+    tables.main(["--replay", str(folder / "replays"), *ROLES, "--output", str(folder / "tables")])
     return folder
 
 
@@ -127,7 +128,7 @@ def test_every_number_can_be_traced_to_a_file(study: Path) -> None:
 
 
 def test_rerun_gives_the_same_bytes(study: Path, tmp_path: Path) -> None:
-    tables.main(["--replay", str(study / "replays"), "--output", str(tmp_path)])
+    tables.main(["--replay", str(study / "replays"), *ROLES, "--output", str(tmp_path)])
     files = sorted((study / "tables").glob("*.csv"))
     assert len(files) > 15
     for file in files:
@@ -144,7 +145,7 @@ def test_gaps_are_listed_and_stop_nothing(tmp_path: Path) -> None:
     )
     (folder / "eagle2/mt_bench/t0_s0.parquet").unlink()
     (folder / "eagle2/gsm8k/t1_s1.nodes.parquet").unlink()
-    tables.main(["--replay", str(folder), "--output", str(tmp_path / "t")])
+    tables.main(["--replay", str(folder), *ROLES, "--output", str(tmp_path / "t")])
     gaps: Any = pd.read_csv(tmp_path / "t/missing.csv")
     assert gaps[["temperature", "benchmark", "what"]].to_numpy().tolist() == [[0, "mt_bench", "benchmark not replayed"]]
     main: Any = pd.read_csv(tmp_path / "t/main_t0.csv")
@@ -170,7 +171,7 @@ def test_depth_leaves_out_cycles_that_the_end_cut_short() -> None:
             "num_draft_tokens": 40, "question": ["a", "a", "b", "b"], "accepted": [1, 1, 0, 2], "emitted": [2, 1, 1, 3],
         }
     )  # fmt: skip
-    counts = summaries.depth_counts(cycles, num_draft_tokens=40)
+    counts = summaries.depth_counts(cycles, Labels(LAPTOP), num_draft_tokens=40)
     table: Any = summaries.acceptance_by_depth(counts, seed=0).set_index("depth")
     assert table.loc[1, "acceptance_percent"] == pytest.approx(75)
     assert table.loc[2, "num_cycles"] == 2

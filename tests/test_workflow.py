@@ -83,7 +83,7 @@ def test_every_rule_says_what_it_does_and_keeps_a_log() -> None:
                 assert "log:" in body, name
                 assert "conda:" in body, name
             if "python -m" in body:
-                assert re.search(r'code_digest\("taps\.\w+"\)', body), name
+                assert re.search(r"code=(code_digest\(|\w+\.\w*code\(|ask\(\w+\.\w*code,)", body), name
 
 
 def test_dry_run_of_the_laptop_study(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The paper's four questions, answered in plain words from the verdicts, never from the numbers themselves."""
+"""The study's four questions, answered in plain words from the verdicts, never from the numbers themselves."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taps.analysis import names
-from taps.analysis.claims.registry import Judgement
+from taps.analysis.claims import Claim, Judgement, Topic
+from taps.analysis.labels import Labels
 from taps.analysis.verdicts import Verdict
 
 _YES_NO = {
@@ -16,82 +16,20 @@ _YES_NO = {
     Verdict.UNDECIDED: "Not shown: the intervals are too wide.",
     Verdict.NOT_TESTABLE: "Not testable here.",
 }
+_SIGNALS = {
+    Verdict.REPRODUCED: "Confidence rather than entropy.",
+    Verdict.CONTRADICTED: "Entropy rather than confidence.",
+    Verdict.UNDECIDED: "Confidence and entropy are not told apart.",
+    Verdict.NOT_TESTABLE: "Not testable here.",
+}
+QUESTIONS = {
+    Topic.SPECIALISATION: ("Does a draft model trained on one task win on that task?", _YES_NO),
+    Topic.MIXTURES: ("Does training on a mixture give one draft model that is good everywhere?", _YES_NO),
+    Topic.COMPOSITION: ("Can specialists be combined?", _YES_NO),
+    Topic.SIGNALS: ("Which signal should route, and how do acceptance and entropy behave?", _SIGNALS),
+}
+"""Topic -> the question, and the short answer to a verdict on all of its key claims."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """A question of the paper.
-
-    Attributes:
-        text: The question.
-        findings: Claim -> what the results say if they bear it out.
-        key: The claims whose verdicts give the short answer.
-        short: Verdict on all of `key` -> the short answer.
-    """
-
-    text: str
-    findings: dict[str, str]
-    key: tuple[str, ...]
-    short: dict[Verdict, str]
-
-
-QUESTIONS = (
-    Question(
-        text="Does a draft model trained on one task win on that task?",
-        key=("C1", "C2", "C3", "C4"),
-        short=_YES_NO,
-        findings={
-            "C1": "the chat drafter wins on MT-Bench",
-            "C2": "the math drafter wins on GSM8K",
-            "C3": "the math drafter wins on competition problems (MATH-500 or its stand-in)",
-            "C4": "the math drafter wins on simple word problems (SVAMP or its stand-in)",
-            "C21": "the matched specialist leads at every depth, on math by a growing margin",
-        },
-    ),
-    Question(
-        text="Does training on a mixture give one draft model that is good everywhere?",
-        key=("K7",),
-        short=_YES_NO,
-        findings={
-            "K7": "the large mixture is as good as the matched specialist on every benchmark",
-            "C5": "the small mixture beats both specialists on average",
-            "C6": "the large mixture beats the small one at T = 0 and loses to it at T = 1",
-        },
-    ),
-    Question(
-        text="Can two specialists be combined?",
-        key=("C12", "K2"),
-        short=_YES_NO,
-        findings={
-            "C7": "averaging their weights is the worst of all variants",
-            "K9": "averaged weights are as good as the specialists when these continue from one common draft model",
-            "C9": "routing by confidence beats each specialist on average",
-            "C11": "merged trees beat routing on every benchmark",
-            "C12": "merged trees beat both specialists on every benchmark",
-            "K1": "merged trees beat even a specialist with the same number of verified nodes",
-            "K2": "a merged tree of one drafter's budget beats both specialists on average",
-            "K3": "leaning towards the drafter that is winning improves the merged tree",
-        },
-    ),
-    Question(
-        text="Which signal should route, and how do acceptance and entropy behave?",
-        key=("K5",),
-        short={
-            Verdict.REPRODUCED: "Confidence rather than entropy.",
-            Verdict.CONTRADICTED: "Entropy rather than confidence.",
-            Verdict.UNDECIDED: "Confidence and entropy are not told apart.",
-            Verdict.NOT_TESTABLE: "Not testable here.",
-        },
-        findings={
-            "K5": "routing by confidence beats routing by entropy",
-            "K4": "routing by each drafter's history beats routing by confidence",
-            "C15": "rejected tokens have the higher entropy",
-            "C17": "accepted tokens have the higher confidence",
-            "C18": "confidence picks the matched drafter in more than 80 % of the questions everywhere",
-            "C20": "acceptance falls with every step of depth",
-        },
-    ),
-)
 _LEADS = {
     Verdict.REPRODUCED: "Yes:",
     Verdict.CONTRADICTED: "No, the results contradict that",
@@ -105,7 +43,7 @@ class Sentence:
     """One finding in words.
 
     Attributes:
-        claim: Its number.
+        claim: Its id.
         verdict: One verdict if all conditions agree, `mixed` otherwise.
         text: The sentence.
     """
@@ -124,53 +62,66 @@ class Answer:
     sentences: list[Sentence]
 
 
-def answers(judgements: Sequence[Judgement]) -> list[Answer]:
-    """Returns the answers to QUESTIONS, over all conditions that were judged."""
+def answers(claims: Sequence[Claim], judgements: Sequence[Judgement], labels: Labels) -> list[Answer]:
+    """Returns the answers to the questions that the study is asked, over all conditions that were judged.
+
+    Args:
+        claims: That the study is asked.
+        judgements: Of these claims.
+        labels: Names in print.
+    """
     return [
         Answer(
-            question=question.text,
-            short=_short(question, judgements),
-            sentences=[_sentence(claim, text, judgements) for claim, text in question.findings.items()],
+            question=question,
+            short=_short(own, judgements, short),
+            sentences=[_sentence(claim, judgements, labels) for claim in own],
         )
-        for question in QUESTIONS
+        for topic, (question, short) in QUESTIONS.items()
+        if (own := [claim for claim in claims if claim.topic == topic and _is_judged(claim, judgements)])
     ]
 
 
-def _short(question: Question, judgements: Sequence[Judgement]) -> str:
+def _is_judged(claim: Claim, judgements: Sequence[Judgement]) -> bool:
+    return any(item.claim == claim.id for item in judgements)
+
+
+def _short(claims: Sequence[Claim], judgements: Sequence[Judgement], short: dict[Verdict, str]) -> str:
     """Returns the short answer if the key claims agree under all conditions that decide them, else how they split."""
-    own = [item for item in judgements if item.claim in question.key]
+    key = [claim.id for claim in claims if claim.is_key]
+    own = [item for item in judgements if item.claim in key]
     verdicts = [item.verdict for item in own if item.verdict != Verdict.NOT_TESTABLE]
     if not verdicts:
-        return question.short[Verdict.NOT_TESTABLE]
+        return short[Verdict.NOT_TESTABLE]
     tested = {item.claim for item in own if item.verdict != Verdict.NOT_TESTABLE}
-    untested = [claim for claim in question.key if claim not in tested]
+    untested = [claim for claim in key if claim not in tested]
     rest = f" (Not testable here: {', '.join(untested)}.)" if untested else ""
     if len(set(verdicts)) == 1:
-        return question.short[verdicts[0]] + rest
+        return short[verdicts[0]] + rest
     counts: Counter[Verdict] = Counter(verdicts)
     split = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
     lead = "Partly" if counts[Verdict.REPRODUCED] else "Not shown"
-    return f"{lead}: of {len(verdicts)} decisive judgements ({', '.join(question.key)}), {split}.{rest}"
+    return f"{lead}: of {len(verdicts)} decisive judgements ({', '.join(key)}), {split}.{rest}"
 
 
-def _sentence(claim: str, text: str, judgements: Sequence[Judgement]) -> Sentence:
-    own = [item for item in judgements if item.claim == claim]
+def _sentence(claim: Claim, judgements: Sequence[Judgement], labels: Labels) -> Sentence:
+    own = [item for item in judgements if item.claim == claim.id]
     decided = [item for item in own if item.verdict != Verdict.NOT_TESTABLE] or own
     verdicts = list(dict.fromkeys(item.verdict for item in decided))
     if len(verdicts) == 1:
         (verdict,) = verdicts
         everywhere = len(decided) == len({item.where for item in judgements})
-        under = "" if everywhere else f" ({_conditions(decided)})"
-        return Sentence(claim, verdict, f"{_LEADS[verdict]} {text}{under}.")
+        under = "" if everywhere else f" ({_conditions(decided, labels)})"
+        return Sentence(claim.id, verdict, f"{_LEADS[verdict]} {claim.finding}{under}.")
     parts = "; ".join(
-        f"{verdict} under {_conditions([item for item in decided if item.verdict == verdict])}" for verdict in verdicts
+        f"{verdict} under {_conditions([item for item in decided if item.verdict == verdict], labels)}"
+        for verdict in verdicts
     )
-    return Sentence(claim, "mixed", f"It depends: that {text} is {parts}.")
+    return Sentence(claim.id, "mixed", f"It depends: that {claim.finding} is {parts}.")
 
 
-def _conditions(judgements: Sequence[Judgement]) -> str:
+def _conditions(judgements: Sequence[Judgement], labels: Labels) -> str:
     """Returns e.g. `EAGLE-2 at T = 0 and 1, HASS at T = 0`."""
     by_method: dict[str, list[str]] = {}
     for item in judgements:
-        by_method.setdefault(names.method_title(item.where.method), []).append(f"{item.where.temperature:g}")
+        by_method.setdefault(labels.method(item.where.method), []).append(f"{item.where.temperature:g}")
     return ", ".join(f"{method} at T = {' and '.join(values)}" for method, values in by_method.items())

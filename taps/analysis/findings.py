@@ -9,27 +9,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from taps.analysis import names
+from taps.analysis.labels import MEAN, Labels, Row
 from taps.analysis.verdicts import Interval
 from taps.plumbing.artefacts import read_json
+from taps.study.roles import Roles
 
 _TEXT = ("method", "benchmark", "strategy", "drafters", "drafter", "signal", "seeds")
-
-
-class Row(NamedTuple):
-    """A variant: a strategy over drafters."""
-
-    strategy: str
-    drafters: str
-
-    @property
-    def title(self) -> str:
-        """The row's label in print."""
-        return names.row_title(self.strategy, self.drafters)
 
 
 class Where(NamedTuple):
@@ -59,9 +48,18 @@ class Findings:
         return {path.stem: pd.read_csv(path, dtype=dict.fromkeys(_TEXT, str), keep_default_na=True) for path in paths}
 
     @cached_property
+    def _about(self) -> dict[str, Any]:
+        return read_json(self.folder / "tables.json", kind="tables")
+
+    @property
     def num_draft_tokens(self) -> int:
         """The study's main node budget of one drafter."""
-        return int(read_json(self.folder / "tables.json", kind="tables")["num_draft_tokens"])
+        return int(self._about["num_draft_tokens"])
+
+    @cached_property
+    def labels(self) -> Labels:
+        """What the study's identifiers are called, and who plays which part."""
+        return Labels(Roles.from_json(self._about["roles"]))
 
     @cached_property
     def conditions(self) -> list[Where]:
@@ -73,13 +71,17 @@ class Findings:
     @cached_property
     def families(self) -> list[Where]:
         """The conditions of the draft families under study: without control methods, unless there is nothing else."""
-        families = [where for where in self.conditions if where.method not in names.CONTROL_METHODS]
+        families = [where for where in self.conditions if not self._is_control(where.method)]
         return families or self.conditions
+
+    def _is_control(self, method: str) -> bool:
+        methods = self.labels.roles.methods
+        return method in methods and methods[method].control
 
     def benchmarks(self, where: Where) -> list[str]:
         """Returns the benchmarks replayed under a condition, `mean` left out."""
         frame = self.at("acceptance_length", where)
-        return sorted(set(frame["benchmark"]) - {"mean"}, key=names.benchmark_order)
+        return self.labels.benchmarks(set(frame["benchmark"]) - {MEAN})
 
     def at(self, name: str, where: Where) -> pd.DataFrame:
         """Returns a table's rows under a condition, at the main budget where the table has budgets."""

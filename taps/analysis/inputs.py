@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 
-from taps.analysis import names
 from taps.analysis.rendering import Table, format_count, format_interval, format_number, in_print
 from taps.analysis.resampling import ratios, with_means
 from taps.analysis.summaries import KEYS
@@ -186,9 +185,10 @@ def speed(sample: Sample, path: Path) -> Table:
     rates = with_means(ratios(sums, KEYS, "emitted", "seconds", seed=sample.seed))
     frame = rates.frame("tokens_per_s").sort_values(KEYS, ignore_index=True)
     frame["speedup"] = frame["tokens_per_s"] / cost.plain_tokens_per_s
-    shown = frame[~names.is_sweep(frame["drafters"])]
+    labels = sample.labels
+    shown = frame[~labels.is_sweep(frame["drafters"])]
     text = in_print(shown[["temperature", "method", "benchmark"]])
-    text["row"] = [names.row_title(*row) for row in shown[["strategy", "drafters"]].itertuples(index=False)]
+    text["row"] = [labels.row(*row) for row in shown[["strategy", "drafters"]].itertuples(index=False)]
     numbers = shown[["tokens_per_s", "low", "high"]].itertuples(index=False, name=None)
     text["tokens per s"] = [format_interval(*row) for row in numbers]
     text["speed-up"] = shown["speedup"].map(format_number)

@@ -4,21 +4,15 @@ A *cycle* is one draft and one target forward. It *accepts* a path of `accepted`
 of the target's, cut at the end of the answer. The token that prefill gives is not counted, cycles count from 1, and the
 cycles of all turns and seeds of a question belong to that question.
 
-    name                  value
-    tau                   all emitted tokens / all cycles. The headline: 1 <= tau <= depth + 2
-    tau_macro             mean over questions of the question's tau
-    tau_published_eagle   all emitted tokens / sum over answers of the ZERO-based index of the last cycle, that is, of
-                          cycles - 1. The published EAGLE rows; 0.7 to 3.5 % too high. NaN if no answer took two cycles
-    tau_published_hass    mean over questions of (mean of `accepted` over the question's cycles) + 1. The published HASS
-                          rows; counts a token of the target's even where the answer ended before it
-
-Each is a ratio of sums over questions, sum(numerator) / sum(denominator), so each can be resampled by question
-(`taps.analysis.resampling`).
+A definition is a ratio of sums over questions, sum(numerator) / sum(denominator), so that each can be given an interval
+over questions. To add one, write a function under `@definition(...)`: it becomes a column of the acceptance table, and
+of the table of definitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -27,13 +21,71 @@ from taps.decoding.node_groups import NODE_KINDS
 
 Ratio = tuple[pd.Series, pd.Series]
 
-DEFINITIONS: dict[str, Callable[[pd.DataFrame], Ratio]] = {
-    "tau": lambda sums: (sums["tokens"], sums["cycles"]),
-    "tau_macro": lambda sums: (sums["tokens"] / sums["cycles"], _ones(sums)),
-    "tau_published_eagle": lambda sums: (sums["tokens"], sums["cycles"] - sums["answers"]),
-    "tau_published_hass": lambda sums: (sums["accepted"] / sums["cycles"] + 1, _ones(sums)),
-}
-"""Name -> function from the frame of `question_sums` to the numerators and denominators of its rows."""
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """A definition of acceptance length.
+
+    Attributes:
+        name: Of its column.
+        words: What is divided by what, for captions.
+        function: The frame of `question_sums` -> numerators and denominators of its rows.
+        excess: The column that holds by how many percent it exceeds tau, if there is to be one.
+    """
+
+    name: str
+    words: str
+    function: Callable[[pd.DataFrame], Ratio]
+    excess: str | None = None
+
+    def __call__(self, sums: pd.DataFrame) -> Ratio:
+        """Returns numerators and denominators of the rows of `sums`."""
+        return self.function(sums)
+
+
+DEFINITIONS: dict[str, Definition] = {}
+"""Name -> definition, `tau` first; each is a column of the acceptance table."""
+
+
+def definition(words: str, *, excess: str | None = None) -> Callable[[Callable[[pd.DataFrame], Ratio]], Definition]:
+    """Registers a function as a definition of acceptance length under its name; arguments as in Definition."""
+
+    def register(function: Callable[[pd.DataFrame], Ratio]) -> Definition:
+        entry = Definition(name=function.__name__, words=words, function=function, excess=excess)
+        DEFINITIONS[entry.name] = entry
+        return entry
+
+    return register
+
+
+@definition("emitted tokens per cycle over all cycles")
+def tau(sums: pd.DataFrame) -> Ratio:
+    """Returns all emitted tokens and all cycles: the headline, 1 <= tau <= depth + 2."""
+    return sums["tokens"], sums["cycles"]
+
+
+@definition("is the mean over questions")
+def tau_macro(sums: pd.DataFrame) -> Ratio:
+    """Returns each question's tau, and ones."""
+    return sums["tokens"] / sums["cycles"], _ones(sums)
+
+
+@definition("divides by the zero-based index of the last cycle", excess="eagle_excess_percent")
+def tau_published_eagle(sums: pd.DataFrame) -> Ratio:
+    """Returns all emitted tokens, and per answer the ZERO-based index of its last cycle: cycles - 1.
+
+    The published EAGLE rows; 0.7 to 3.5 % too high. NaN if no answer took two cycles.
+    """
+    return sums["tokens"], sums["cycles"] - sums["answers"]
+
+
+@definition("is the mean over questions of accepted tokens plus one", excess="hass_excess_percent")
+def tau_published_hass(sums: pd.DataFrame) -> Ratio:
+    """Returns each question's mean accepted length plus one, and ones.
+
+    The published HASS rows; counts a token of the target's even where the answer ended before it.
+    """
+    return sums["accepted"] / sums["cycles"] + 1, _ones(sums)
 
 
 def _ones(sums: pd.DataFrame) -> pd.Series:
@@ -53,9 +105,9 @@ def question_sums(cycles: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
     return sums.astype(np.int64)
 
 
-def value(definition: str, sums: pd.DataFrame) -> float:
+def value(name: str, sums: pd.DataFrame) -> float:
     """Returns one definition over all questions of `sums`; NaN where its denominator is 0 or a count is unknown."""
-    numerators, denominators = DEFINITIONS[definition](sums)
+    numerators, denominators = DEFINITIONS[name](sums)
     total = float(denominators.sum())
     return float(numerators.sum(skipna=False)) / total if total else float("nan")
 

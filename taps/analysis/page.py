@@ -18,9 +18,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from taps.analysis import names
+from taps.analysis.labels import Labels
 from taps.plumbing.artefacts import read_json
 from taps.plumbing.errors import ArtefactError
+from taps.study.roles import Roles
 
 _SECTIONS = (
     ("summary", "Summary"),
@@ -32,6 +33,7 @@ _SECTIONS = (
     ("published", "Published numbers"),
     ("provenance", "Provenance"),
 )
+_OPTIONAL = ("details", "inputs", "published")  # sections that a study may have nothing for
 _VERDICTS = ("reproduced", "contradicted", "undecided", "not testable here")
 _NUMBER = re.compile(r"[-+]?[\d ]*\.?\d+( \[.*\])?|–")
 
@@ -47,7 +49,8 @@ def build_page(*, study: str, tables: Path, figures: Path, claims: Path, facts: 
     tabulated = read_json(tables / "tables.json", kind="tables")
     judged = read_json(claims / "claims.json", kind="claims")
     entries = tabulated["tables"]
-    has_inputs = any(entry["section"] == "inputs" for entry in entries)
+    labels = Labels(Roles.from_json(tabulated["roles"]))
+    held = {entry["section"] for entry in entries}
     return (
         _environment()
         .get_template("page.html")
@@ -55,11 +58,11 @@ def build_page(*, study: str, tables: Path, figures: Path, claims: Path, facts: 
             study=study,
             css=Markup(_template("page.css")),
             js=Markup(_template("page.js")),
-            sections=[item for item in _SECTIONS if item[0] != "inputs" or has_inputs],
+            sections=[item for item in _SECTIONS if item[0] not in _OPTIONAL or item[0] in held],
             facts=[*tabulated["facts"], *facts],
-            missing=missing(entries),
+            missing=missing(entries, labels),
             answers=judged["answers"],
-            claims=[claim_entry(claim) for claim in judged["claims"]],
+            claims=[claim_entry(claim, labels) for claim in judged["claims"]],
             counts=verdict_counts(judged["claims"]),
             num_judged=sum(len(claim["judgements"]) for claim in judged["claims"]),
             figures=[figure_entry(figures, words) for words in read_json(figures / "figures.json", kind="figures")],
@@ -95,7 +98,7 @@ def cell_class(cell: str) -> Markup:
     return Markup(' class="text"') if len(cell) > 40 else Markup("")
 
 
-def claim_entry(claim: dict[str, Any]) -> dict[str, Any]:
+def claim_entry(claim: dict[str, Any], labels: Labels) -> dict[str, Any]:
     """Returns a claim with its judgements' conditions and published verdicts in words, evidence as table rows."""
     printed = {(cell["temperature"], cell["method"]): cell for cell in claim["published"]}
     judgements = []
@@ -106,7 +109,7 @@ def claim_entry(claim: dict[str, Any]) -> dict[str, Any]:
         judgements.append(
             {
                 "verdict": item["verdict"],
-                "condition": f"{names.method_title(item['method'])}, T = {item['temperature']:g}",
+                "condition": f"{labels.method(item['method'])}, T = {item['temperature']:g}",
                 "published": words,
                 "gaps": item["gaps"],
                 "rows": [[evidence[field] for field in fields] for evidence in item["evidence"]],
@@ -121,13 +124,13 @@ def verdict_counts(claims: Sequence[dict[str, Any]]) -> list[tuple[str, int]]:
     return [(verdict, counts[verdict]) for verdict in _VERDICTS if counts[verdict]]
 
 
-def missing(tables: Sequence[dict[str, Any]]) -> list[str]:
+def missing(tables: Sequence[dict[str, Any]], labels: Labels) -> list[str]:
     """Returns what the study lacks, in words: the first ten gaps and the number of the others."""
     rows: list[list[str]] = next((table["rows"] for table in tables if table["name"] == "missing"), [])
     words = []
     for temperature, method, benchmark, seed, strategy, drafters, what in rows:
-        where = f"{names.benchmark_title(benchmark)}, {names.method_title(method)}, T = {temperature}"
-        row = f"{names.row_title(strategy, drafters)} on " if strategy else ""
+        where = f"{labels.benchmark(benchmark)}, {labels.method(method)}, T = {temperature}"
+        row = f"{labels.row(strategy, drafters)} on " if strategy else ""
         words.append(f"{row}{where}{'' if seed == '-1' else f', seed {seed}'} ({what})")
     return words if len(words) <= 10 else [*words[:10], f"and {len(words) - 10} more (table below)"]
 

@@ -7,34 +7,19 @@ unweighted mean over benchmarks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from taps.analysis import measures, names
+from taps.analysis import measures
+from taps.analysis.labels import BY_ENTROPY, MATCHED, MERGER, ROUTER, Labels, Row, routers
 from taps.analysis.resampling import Quantities, ratios, with_means
 from taps.analysis.results import ROW
 
 KEYS = ["temperature", "method", *ROW[:2], "benchmark", ROW[2]]  # what a row of the acceptance table is
 _PLACE = ["temperature", "method", "benchmark"]
-_ROUTERS = ("routed_", "random", "oracle", "posthoc")
-
-# What every other row is compared with: the specialists, the mixtures, the controls, and the published compositions.
-_REFERENCES = [
-    ("single", names.MATH),
-    ("single", names.CHAT),
-    ("single", "mixed_small"),
-    ("single", "mixed_large"),
-    ("single", "averaged"),
-    ("single_double", names.MATH),
-    ("single_double", names.CHAT),
-    ("routed_confidence_step", names.PAIR),
-    ("routed_entropy_step", names.PAIR),
-    ("merged_concat", names.PAIR),
-    ("merged_matched", names.PAIR),
-]
 
 
 def acceptance(cycles: pd.DataFrame, *, seed: int) -> tuple[Quantities, pd.DataFrame]:
@@ -43,7 +28,7 @@ def acceptance(cycles: pd.DataFrame, *, seed: int) -> tuple[Quantities, pd.DataF
     numerator, denominator = measures.DEFINITIONS["tau"](sums)
     tau = with_means(ratios(sums.assign(top=numerator, bottom=denominator), KEYS, "top", "bottom", seed=seed))
     table = tau.frame("tau", "tau_low", "tau_high").merge(_definitions(cycles, sums), on=KEYS, how="left")
-    columns = ["tau", "tau_low", "tau_high", "tau_macro", "tau_published_eagle", "tau_published_hass"]
+    columns = ["tau", "tau_low", "tau_high", *(name for name in measures.DEFINITIONS if name != "tau")]
     counts = ["num_cycles", "num_tokens", "num_questions", "seeds"]
     return tau, table[[*KEYS, *columns, *counts]].sort_values(KEYS, ignore_index=True)
 
@@ -68,13 +53,19 @@ def _definitions(cycles: pd.DataFrame, sums: pd.DataFrame) -> pd.DataFrame:
 # --- differences -----------------------------------------------------------------------------------------------------
 
 
-def paired_differences(tau: Quantities, *, num_draft_tokens: int) -> pd.DataFrame:
-    """Returns tau(a) - tau(b) at one node budget, for every row against each of the references, each pair once."""
+def references(labels: Labels) -> list[Row]:
+    """Returns what every other row is compared with: single drafters, the controls, the standing compositions."""
+    composed = [labels.combined(name) for name in (ROUTER, BY_ENTROPY, MERGER, MATCHED)] if labels.main else []
+    return [*labels.specialists, *labels.mixtures, labels.averaged, *labels.doubled, *composed]
+
+
+def paired_differences(tau: Quantities, standards: Sequence[Row], *, num_draft_tokens: int) -> pd.DataFrame:
+    """Returns tau(a) - tau(b) at one node budget, for every row against each of the standards, each pair once."""
     keys = tau.keys[tau.keys["num_draft_tokens"] == num_draft_tokens]
     pairs: list[tuple[int, int]] = []
     for _, group in keys.groupby(_PLACE, observed=True, sort=True):
         rows = dict(zip(zip(group["strategy"], group["drafters"], strict=True), group.index, strict=True))
-        references = {key: rows[key] for key in _REFERENCES if key in rows}
+        references = {key: rows[key] for key in standards if key in rows}
         order = [*references, *(key for key in rows if key not in references)]
         pairs += [
             (rows[a], rows[b])
@@ -117,10 +108,10 @@ def _pair_keys(keys: pd.DataFrame, a: np.ndarray, b: np.ndarray) -> pd.DataFrame
 # --- depth -----------------------------------------------------------------------------------------------------------
 
 
-def depth_counts(cycles: pd.DataFrame, *, num_draft_tokens: int) -> pd.DataFrame:
+def depth_counts(cycles: pd.DataFrame, labels: Labels, *, num_draft_tokens: int) -> pd.DataFrame:
     """Returns num_reached and num_accepted per KEYS, question and depth; single drafters, one budget, no sweep."""
     part = cycles[cycles["strategy"].eq("single") & cycles["num_draft_tokens"].eq(num_draft_tokens)]
-    part = part[~names.is_sweep(part["drafters"])]
+    part = part[~labels.is_sweep(part["drafters"])]
     return measures.acceptance_by_depth(part, by=[*KEYS, "question"])
 
 
@@ -140,16 +131,16 @@ def acceptance_by_depth(counts: pd.DataFrame, *, seed: int) -> pd.DataFrame:
     return table.merge(step, on=keys, how="left").merge(reached, on=keys).rename(columns={"num_reached": "num_cycles"})
 
 
-def depth_gap(counts: pd.DataFrame, *, seed: int) -> pd.DataFrame:
-    """Returns the math specialist's lead over the chat specialist at each depth (points), and its growth."""
-    counts = counts[counts["drafters"].isin(names.SPECIALISTS)]
+def depth_gap(counts: pd.DataFrame, pair: tuple[str, str], *, seed: int) -> pd.DataFrame:
+    """Returns the first drafter's lead over the second at each depth (points), and its growth."""
+    counts = counts[counts["drafters"].isin(pair)]
     rates = _percent(ratios(counts, [*KEYS, "depth"], "num_accepted", "num_reached", seed=seed))
     place = [*_PLACE, "num_draft_tokens", "depth"]
     pairs = []
     for _, group in rates.keys.groupby(place, observed=True, sort=True):
         rows = dict(zip(group["drafters"], group.index, strict=True))
         if len(rows) == 2:
-            pairs.append((rows[names.MATH], rows[names.CHAT]))
+            pairs.append((rows[pair[0]], rows[pair[1]]))
     a, b = _columns(pairs)
     gaps = rates.minus(a, b, rates.keys.iloc[a][place])
     growth = _since(gaps, place[:-1], lambda _: 1, "growth")
@@ -176,7 +167,7 @@ def _percent(quantities: Quantities) -> Quantities:
 # --- nodes, routers, budgets -----------------------------------------------------------------------------------------
 
 
-def node_signals(nodes: pd.DataFrame, *, seed: int) -> pd.DataFrame:
+def node_signals(nodes: pd.DataFrame, labels: Labels, *, seed: int) -> pd.DataFrame:
     """Returns mean entropy (nats) and confidence of accepted and rejected nodes with their paired difference.
 
     Rejected are the children of the last accepted node. `confidence` is the node's probability given its parent.
@@ -185,7 +176,7 @@ def node_signals(nodes: pd.DataFrame, *, seed: int) -> pd.DataFrame:
         nodes: Rows of the node files with a column `question`.
     """
     keys = [*_PLACE, "drafters", "num_draft_tokens"]
-    nodes = nodes[~names.is_sweep(nodes["drafters"])]
+    nodes = nodes[~labels.is_sweep(nodes["drafters"])]
     judged = measures.judged_nodes(nodes, by=[*keys, "question"])
     tables = []
     for signal, column in (("entropy", "entropy"), ("confidence", "conditional_confidence")):
@@ -212,7 +203,7 @@ def _accepted_and_rejected(means: Quantities, keys: list[str]) -> pd.DataFrame:
 
 def routing_shares(cycles: pd.DataFrame, *, num_draft_tokens: int, seed: int) -> pd.DataFrame:
     """Returns how often each router at one budget picks each of its drafters: percent of cycles and of questions."""
-    routed = cycles[cycles["strategy"].astype(str).str.startswith(_ROUTERS)]
+    routed = cycles[cycles["strategy"].astype(str).isin(routers())]
     routed = routed[routed["num_draft_tokens"] == num_draft_tokens]
     keys = [*_PLACE, "strategy", "num_draft_tokens"]
     shares = measures.routing_shares(routed, by=[*keys, "question"])

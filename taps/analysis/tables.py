@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pandas as pd
 
 from taps import published
-from taps.analysis import names, summaries
+from taps.analysis import measures, summaries
+from taps.analysis.labels import MEAN, Labels, Row, published_variant
 from taps.analysis.rendering import Table, format_interval, format_number, in_print
 from taps.analysis.results import CONDITION
 
@@ -17,8 +19,6 @@ TAU = (
     "token that prefill gives left out."
 )
 INTERVAL = "Brackets hold 95 % intervals from 10,000 resamples of the questions."
-
-_MOST_DRAFTERS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,33 +30,38 @@ class Sample:
         nodes: All node groups (`results.load_nodes`), possibly none.
         num_draft_tokens: The study's main node budget of one drafter.
         seed: Of the resamples.
+        labels: Names in print.
     """
 
     cycles: pd.DataFrame
     nodes: pd.DataFrame
     num_draft_tokens: int
     seed: int
+    labels: Labels
 
     def words(self) -> str:
         """Returns budget, questions and seeds as a sentence for captions."""
         questions = self.cycles.groupby("benchmark", observed=True)["question"].nunique()
-        counts = ", ".join(f"{number} of {names.benchmark_title(str(name))}" for name, number in questions.items())
+        counts = ", ".join(f"{number} of {self.labels.benchmark(str(name))}" for name, number in questions.items())
         seeds = self.cycles.groupby("temperature")["seed"].nunique()
         runs = ", ".join(f"{number} at T = {temperature:g}" for temperature, number in seeds.items())
         return f"{self.num_draft_tokens} draft tokens per drafter; questions: {counts}; seeds: {runs}."
 
     def facts(self) -> list[tuple[str, str]]:
         """Returns (name, value) lines for the summary of the page: what was replayed."""
-        cycles = self.cycles
-        drafters = [name for name in _ordered(cycles, "drafters") if "+" not in name]
-        swept = sum(names.chat_weight(name) is not None for name in drafters)
-        titles = [names.drafters_title(name) for name in drafters if names.chat_weight(name) is None]
+        cycles, labels = self.cycles, self.labels
+        averages = set(labels.roles.of_role("averaged"))
+        held = sorted(
+            {name for name in map(str, cycles["drafters"].unique()) if "+" not in name}, key=labels.drafter_order
+        )
+        swept = sum(name in averages for name in held)
+        titles = [labels.drafters(name) for name in held if name not in averages]
         rows = cycles[["strategy", "drafters"]].drop_duplicates()
         questions = cycles.groupby("benchmark", observed=True)["question"].nunique()
-        per_benchmark = [f"{names.benchmark_title(name)} ({questions[name]} questions)" for name in questions.index]
+        per_benchmark = [f"{labels.benchmark(name)} ({questions[name]} questions)" for name in questions.index]
         seeds = cycles.groupby("temperature")["seed"].nunique()
         return [
-            ("Draft families", ", ".join(names.method_title(name) for name in _ordered(cycles, "method"))),
+            ("Draft families", ", ".join(labels.method(name) for name in sorted(map(str, cycles["method"].unique())))),
             ("Draft models", ", ".join(titles) + f"; averages at {swept} weights" * (swept > 0)),
             ("Benchmarks", ", ".join(per_benchmark)),
             ("Temperatures", ", ".join(f"T = {value:g} (seeds: {number})" for value, number in seeds.items())),
@@ -66,27 +71,23 @@ class Sample:
         ]
 
 
-def _ordered(cycles: pd.DataFrame, column: str) -> list[str]:
-    key = (lambda name: names.row_order("single", name)) if column == "drafters" else None
-    return sorted(map(str, cycles[column].unique()), key=key)
-
-
 def acceptance_tables(sample: Sample) -> Iterator[Table]:
     """Yields the tables of acceptance length and of its differences."""
     tau, table = summaries.acceptance(sample.cycles, seed=sample.seed)
+    labels = sample.labels
     for temperature in sorted(set(table["temperature"])):
         yield main_table(table, temperature, sample)
     yield definitions(table, sample)
     yield Table(
         name="acceptance_length",
         title="Acceptance length, every row",
-        caption=f"{TAU} The other definitions by name: `tau macro` is the mean over questions; `tau published eagle` "
-        "divides by the zero-based index of the last cycle; `tau published hass` is the mean over questions of "
-        f"accepted tokens plus one. `mean` is the unweighted mean over benchmarks. {sample.words()}",
+        caption=f"{TAU} The other definitions by name: {_definitions_in_words()}. `mean` is the unweighted mean over "
+        f"benchmarks. {sample.words()}",
         frame=table,
     )
-    yield _paired(summaries.paired_differences(tau, num_draft_tokens=sample.num_draft_tokens), sample)
-    methods = [("hass", "eagle2"), ("hass", "eagle2_long"), ("hass", "hass_published"), ("eagle2_shared", "eagle2")]
+    standards = summaries.references(labels)
+    yield _paired(summaries.paired_differences(tau, standards, num_draft_tokens=sample.num_draft_tokens), sample)
+    methods = [(name, other) for name, part in labels.roles.methods.items() for other in part.compared_with]
     yield _difference(
         "method_differences",
         "Differences between draft families",
@@ -107,37 +108,62 @@ def acceptance_tables(sample: Sample) -> Iterator[Table]:
 def main_table(table: pd.DataFrame, temperature: float, sample: Sample) -> Table:
     """Returns one of the paper's two main tables: variants by benchmarks, the published cell beside ours.
 
-    Rows that combine more than _MOST_DRAFTERS drafters, and the averaging sweep, stand in the table of every row.
+    The averaging sweep, and combinations of others than specialists, stand in the table of every row.
     """
+    labels = sample.labels
     part = table[table["temperature"].eq(temperature) & table["num_draft_tokens"].eq(sample.num_draft_tokens)]
-    part = part[~names.is_sweep(part["drafters"]) & part["drafters"].str.count(r"\+").lt(_MOST_DRAFTERS)]
-    benchmarks = sorted(set(part["benchmark"]), key=names.benchmark_order)
+    part = part[~labels.is_sweep(part["drafters"]) & part["drafters"].map(partial(_in_main_table, labels))]
+    benchmarks = labels.benchmarks(part["benchmark"])
+    has_paper = labels.roles.plays_the_paper
     rows, shown = [], []
     for method in sorted(set(part["method"])):
         cells = part[part["method"] == method].set_index(["strategy", "drafters", "benchmark"])
-        for strategy, drafters in sorted({key[:2] for key in cells.index}, key=lambda key: names.row_order(*key)):
+        for strategy, drafters in sorted({key[:2] for key in cells.index}, key=lambda key: labels.row_order(*key)):
             row: dict[str, object] = {"method": method, "strategy": strategy, "drafters": drafters}
-            text = {"family": names.method_title(method), "variant": names.row_title(strategy, drafters)}
+            text = {"family": labels.method(method), "variant": labels.row(strategy, drafters)}
             for benchmark in benchmarks:
-                title = names.benchmark_title(benchmark)
-                printed = _printed(temperature, method, strategy, drafters, benchmark)
+                title = labels.benchmark(benchmark)
+                printed = _printed(labels, temperature, method, Row(strategy, drafters), benchmark)
                 key = (strategy, drafters, benchmark)
                 tau, low, high = _interval_at(cells, key)
                 row |= {benchmark: tau, f"{benchmark}_low": low, f"{benchmark}_high": high}
-                row[f"{benchmark}_published"] = printed
                 text[title] = format_interval(tau, low, high)
-                text[f"paper: {names.benchmark_title(names.published_benchmark(benchmark))}"] = format_number(printed)
+                if has_paper:
+                    row[f"{benchmark}_published"] = printed
+                    text[f"paper: {_published_title(labels, benchmark)}"] = format_number(printed)
             rows.append(row)
             shown.append(text)
     return Table(
         name=f"main_t{temperature:g}",
         title=f"Acceptance length at T = {temperature:g}",
-        caption=f"{TAU} {INTERVAL} Columns `paper` hold the published cell (another target of 8B parameters, other "
-        "corpora, its own four benchmarks in the mean; stand-ins beside the benchmark they stand in for). Merged trees "
+        caption=f"{TAU} {INTERVAL} {_PAPER_COLUMNS if has_paper else ''}Merged trees "
         f"and double budgets verify more nodes than the other rows: see the node budgets. {sample.words()}",
-        frame=pd.DataFrame(rows).astype({f"{name}_published": float for name in benchmarks}),
+        frame=pd.DataFrame(rows).astype({f"{name}_published": float for name in benchmarks if has_paper}),
         shown=pd.DataFrame(shown),
     )
+
+
+_PAPER_COLUMNS = (
+    "Columns `paper` hold the published cell (another target of 8B parameters, other corpora, its own four benchmarks "
+    "in the mean; stand-ins beside the benchmark they stand in for). "
+)
+
+
+def _in_main_table(labels: Labels, drafters: str) -> bool:
+    """Returns whether a row of these drafters stands in the main table: one drafter, or specialists only."""
+    parts = drafters.split("+")
+    return len(parts) == 1 or set(parts) <= set(labels.roles.specialists) or drafters == labels.main
+
+
+def _published_title(labels: Labels, benchmark: str) -> str:
+    printed = labels.published_benchmark(benchmark)
+    return str(published.paper()["benchmarks"].get(printed, {}).get("title", printed))
+
+
+def _definitions_in_words() -> str:
+    """Returns what each definition but tau divides by what."""
+    others = [entry for name, entry in measures.DEFINITIONS.items() if name != "tau"]
+    return "; ".join(f"`{entry.name.replace('_', ' ')}` {entry.words}" for entry in others)
 
 
 def _interval_at(cells: pd.DataFrame, key: tuple[str, str, str]) -> tuple[float, float, float]:
@@ -149,14 +175,14 @@ def _interval_at(cells: pd.DataFrame, key: tuple[str, str, str]) -> tuple[float,
 
 
 def definitions(table: pd.DataFrame, sample: Sample) -> Table:
-    """Returns the paper's seven variants under every definition of tau, with the published definitions' excess."""
+    """Returns the standing variants under every definition of tau, with the published definitions' excess."""
     part = table[table["num_draft_tokens"].eq(sample.num_draft_tokens)]
-    variants = pd.DataFrame(list(names.PUBLISHED_VARIANTS), columns=["strategy", "drafters"])
+    variants = pd.DataFrame(sample.labels.variants, columns=["strategy", "drafters"])
     part = part.merge(variants, on=["strategy", "drafters"])
-    values = ["tau", "tau_macro", "tau_published_eagle", "tau_published_hass"]
-    frame = part[["temperature", "method", "strategy", "drafters", "benchmark", *values]].copy()
-    for name in ("eagle", "hass"):
-        frame[f"{name}_excess_percent"] = 100 * (frame[f"tau_published_{name}"] / frame["tau"] - 1)
+    frame = part[["temperature", "method", "strategy", "drafters", "benchmark", *measures.DEFINITIONS]].copy()
+    for name, entry in measures.DEFINITIONS.items():
+        if entry.excess:
+            frame[entry.excess] = 100 * (frame[name] / frame["tau"] - 1)
     return Table(
         name="definitions",
         title="The same cycles under the published definitions",
@@ -169,12 +195,15 @@ def definitions(table: pd.DataFrame, sample: Sample) -> Table:
 
 def _paired(frame: pd.DataFrame, sample: Sample) -> Table:
     """Returns the paired differences: every pair in the CSV, in print those that the claims rest on."""
-    shown = frame[~names.is_sweep(frame["a_drafters"])]
+    labels = sample.labels
+    shown = frame[~labels.is_sweep(frame["a_drafters"])]
     shown = shown.assign(
-        a=[names.row_title(*row) for row in shown[["a_strategy", "a_drafters"]].itertuples(index=False)],
-        b=[names.row_title(*row) for row in shown[["b_strategy", "b_drafters"]].itertuples(index=False)],
+        a=[labels.row(*row) for row in shown[["a_strategy", "a_drafters"]].itertuples(index=False)],
+        b=[labels.row(*row) for row in shown[["b_strategy", "b_drafters"]].itertuples(index=False)],
     )
-    headline = shown["b_strategy"].isin(["single", "single_double"]) & shown["b_drafters"].isin(names.SPECIALISTS)
+    headline = shown["b_strategy"].isin(["single", "single_double"]) & shown["b_drafters"].isin(
+        labels.roles.specialists
+    )
     shown = shown[headline]
     return Table(
         name="paired_differences",
@@ -188,10 +217,11 @@ def _paired(frame: pd.DataFrame, sample: Sample) -> Table:
 
 
 def _difference(name: str, title: str, caption: str, frame: pd.DataFrame, sample: Sample) -> Table:
-    keep = frame["num_draft_tokens"].eq(sample.num_draft_tokens) & ~names.is_sweep(frame["drafters"])
+    labels = sample.labels
+    keep = frame["num_draft_tokens"].eq(sample.num_draft_tokens) & ~labels.is_sweep(frame["drafters"])
     frame = frame[keep].reset_index(drop=True)
     b_column = [column for column in frame.columns if column.startswith("b_")]
-    shown = frame.assign(row=[names.row_title(*row) for row in frame[["strategy", "drafters"]].itertuples(index=False)])
+    shown = frame.assign(row=[labels.row(*row) for row in frame[["strategy", "drafters"]].itertuples(index=False)])
     return Table(
         name=name,
         title=title,
@@ -214,7 +244,8 @@ def _with_intervals(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
 
 def detail_tables(sample: Sample) -> Iterator[Table]:
     """Yields depth, node signals, routing shares and node budgets."""
-    counts = summaries.depth_counts(sample.cycles, num_draft_tokens=sample.num_draft_tokens)
+    labels = sample.labels
+    counts = summaries.depth_counts(sample.cycles, labels, num_draft_tokens=sample.num_draft_tokens)
     yield Table(
         name="acceptance_by_depth",
         title="Acceptance by depth",
@@ -223,13 +254,14 @@ def detail_tables(sample: Sample) -> Iterator[Table]:
         f"drafter each. {sample.words()}",
         frame=summaries.acceptance_by_depth(counts, seed=sample.seed),
     )
-    yield Table(
-        name="depth_gap",
-        title="Lead of the math specialist over the chat specialist by depth",
-        caption="Difference of conditional acceptance in points; `growth` is the lead minus that at depth 1. "
-        f"{INTERVAL} {sample.words()}",
-        frame=summaries.depth_gap(counts, seed=sample.seed),
-    )
+    for pair in labels.pairs:
+        yield Table(
+            name=labels.depth_gap(pair),
+            title="Lead of the {} specialist over the {} specialist by depth".format(*pair),
+            caption="Difference of conditional acceptance in points; `growth` is the lead minus that at depth 1. "
+            f"{INTERVAL} {sample.words()}",
+            frame=summaries.depth_gap(counts, pair, seed=sample.seed),
+        )
     if len(sample.nodes):
         yield Table(
             name="node_signals",
@@ -237,15 +269,14 @@ def detail_tables(sample: Sample) -> Iterator[Table]:
             caption="Means over nodes that the target judged: the accepted path, and the children of its last node "
             "(rejected). Entropy of the distribution a node was drawn from, in nats; confidence is the node's "
             f"probability given its parent. `difference` is rejected minus accepted. {sample.words()}",
-            frame=summaries.node_signals(_with_question(sample), seed=sample.seed),
+            frame=summaries.node_signals(_with_question(sample), labels, seed=sample.seed),
         )
     shares = summaries.routing_shares(sample.cycles, num_draft_tokens=sample.num_draft_tokens, seed=sample.seed)
     yield Table(
         name="routing_shares",
         title="Which drafter each router picks",
         caption="Percent of cycles, and of questions (a question counts for the drafter that most of its cycles went "
-        "to). The published shares (EAGLE-2, confidence, math percent: MT-Bench 18.8, GSM8K 90.8, MATH-500 97.0, SVAMP "
-        f"93.0) come from comparing finished runs, here the row `posthoc`. {sample.words()}",
+        f"to). {_PUBLISHED_SHARES if labels.roles.plays_the_paper else ''}{sample.words()}",
         frame=shares,
     )
     yield Table(
@@ -257,6 +288,12 @@ def detail_tables(sample: Sample) -> Iterator[Table]:
     )
 
 
+_PUBLISHED_SHARES = (
+    "The published shares (EAGLE-2, confidence, math percent: MT-Bench 18.8, GSM8K 90.8, MATH-500 97.0, SVAMP 93.0) "
+    "come from comparing finished runs, here the row `posthoc`. "
+)
+
+
 def _with_question(sample: Sample) -> pd.DataFrame:
     place = [*CONDITION, "sequence"]
     questions = sample.cycles[[*place, "question"]].drop_duplicates(place)
@@ -266,7 +303,7 @@ def _with_question(sample: Sample) -> pd.DataFrame:
 # --- helpers ---------------------------------------------------------------------------------------------------------
 
 
-def _printed(temperature: float, method: str, strategy: str, drafters: str, benchmark: str) -> float | None:
-    variant = names.PUBLISHED_VARIANTS.get((strategy, drafters))
-    column = "average" if benchmark == "mean" else names.published_benchmark(benchmark)
+def _printed(labels: Labels, temperature: float, method: str, row: Row, benchmark: str) -> float | None:
+    variant = published_variant(row)
+    column = "average" if benchmark == MEAN else labels.published_benchmark(benchmark)
     return published.tau(temperature, method, variant, column) if variant else None

@@ -84,6 +84,7 @@ class Strategy:
         swept: Whether the study's further node budgets are replayed, too.
         uses_history: Whether the proposal depends on earlier cycles; if not, replay evaluates all positions at once.
         needs_future: Whether it reads `History.hindsight`; live decoding refuses it.
+        constant: Whether it picks one drafter for a whole benchmark, so that its shares say nothing.
         calibrated: Whether scores are scaled by `Options.inverse_temperatures` first.
     """
 
@@ -97,6 +98,7 @@ class Strategy:
     swept: bool = False
     uses_history: bool = False
     needs_future: bool = False
+    constant: bool = False
     calibrated: bool = False
 
     @property
@@ -152,6 +154,7 @@ def strategy(
     swept: bool = False,
     uses_history: bool = False,
     needs_future: bool = False,
+    constant: bool = False,
     calibratable: bool = False,
 ) -> Callable[[Propose], Strategy]:
     """Makes a strategy of a function and registers it under its name and, if `calibratable`, its `_calibrated` form.
@@ -171,6 +174,7 @@ def strategy(
             swept=swept,
             uses_history=uses_history,
             needs_future=needs_future,
+            constant=constant,
         )
         forms = [entry]
         if calibratable:

@@ -1,40 +1,121 @@
-"""Claims that compare draft families, temperatures and targets: C22 to C25."""
+"""Claims that compare draft families, temperatures and targets: C22 to C25, K6."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
-from taps.analysis import names
-from taps.analysis.claims.registry import VARIANTS, Step, claim
+from taps import published
+from taps.analysis.claims.registry import Claim, Step, Topic, asks, numbered
 from taps.analysis.findings import Findings, Where
+from taps.analysis.labels import MEAN, Labels
 from taps.analysis.verdicts import LOSSLESS_PERCENT, SIMILAR_SHARE, Direction, Evidence
 
 
-@claim("C22")
-def hass_is_at_least_as_good(found: Findings, where: Where) -> Iterator[Step]:
-    """HASS is not worse than EAGLE-2 trained on the same tokens, for every variant and benchmark."""
-    if where.method != "hass":
-        return  # judged once, under HASS
+@asks
+def one_family_is_at_least_as_good_as_another(labels: Labels) -> Iterator[Claim]:
+    """Yields, for each two methods that are compared and no controls, whether the later one is not worse."""
+    methods = labels.roles.methods
+    papers = published.paper()["families"]
+    pairs = [
+        (name, other)
+        for name, method in methods.items()
+        for other in method.compared_with
+        if not (method.control or (other in methods and methods[other].control))
+    ]
+    special = (papers["better"], papers["base"])
+    if labels.roles.plays_the_paper and special not in pairs:
+        pairs.append(special)
+    for better, base in pairs:
+        words = f"{labels.method(better)} is at least as good as {labels.method(base)} trained on the same data"
+        yield numbered(
+            labels,
+            "C22" if (better, base) == special else "",
+            f"{better} as good as {base}",
+            statement=words,
+            finding=words,
+            topic=Topic.CONDITIONS,
+            steps=partial(_at_least_as_good, better=better, base=base),
+        )
+
+
+def _at_least_as_good(found: Findings, where: Where, *, better: str, base: str) -> Iterator[Step]:
+    if where.method != better:
+        return  # judged once, under the better one
+    labels = found.labels
     for benchmark in found.benchmarks(where):
-        for row in VARIANTS:
-            what = f"HASS − EAGLE-2, {row.title}, {names.benchmark_title(benchmark)}"
-            key = {**row._asdict(), "benchmark": benchmark, "b_method": "eagle2"}
+        for row in labels.variants:
+            what = f"{labels.method(better)} − {labels.method(base)}, {labels.row(*row)}, {labels.benchmark(benchmark)}"
+            key = {**row._asdict(), "benchmark": benchmark, "b_method": base}
             interval = found.interval("method_differences", where, "difference", **key)
             if interval is None:
                 yield f"{what}: not replayed with both"
                 continue
-            margin = SIMILAR_SHARE * (found.tau(Where(where.temperature, "eagle2"), benchmark, row) or 0.0)
+            margin = SIMILAR_SHARE * (found.tau(Where(where.temperature, base), benchmark, row) or 0.0)
             yield Evidence(what=what, direction=Direction.NOT_WORSE, interval=interval, margin=margin)
 
 
-@claim("C23")
-def sampling_shortens_acceptance(found: Findings, where: Where) -> Iterator[Step]:
-    """Acceptance at T = 1 is below that at T = 0, for every variant and benchmark."""
+@asks
+def one_family_wins_at_equal_compute(labels: Labels) -> Iterator[Claim]:
+    """Yields, for each method whose cost a control was trained to match, whether it beats that control."""
+    methods = labels.roles.methods
+    pairs = [(method.matches_cost_of, name) for name, method in methods.items() if method.matches_cost_of]
+    papers = published.paper()["families"]
+    if labels.roles.plays_the_paper and not any(better == papers["better"] for better, _ in pairs):
+        pairs.append((papers["better"], ""))
+    for better, control in pairs:
+        base = labels.method(methods[control].family) if control else labels.method(papers["base"])
+        words = f"{labels.method(better or '')} beats {base} trained with the same compute"
+        yield numbered(
+            labels,
+            "K6" if better == papers["better"] else "",
+            f"{better} at equal compute",
+            statement=words,
+            finding=words,
+            topic=Topic.CONDITIONS,
+            steps=partial(_wins_at_equal_compute, better=str(better), control=control),
+        )
+
+
+def _wins_at_equal_compute(found: Findings, where: Where, *, better: str, control: str) -> Iterator[Step]:
+    if where.method != better:
+        return  # judged once, under the better one
+    labels = found.labels
+    if not control:
+        yield f"no method was trained to match the cost of {labels.method(better)}"
+        return
+    for row in labels.specialists:
+        what = f"{labels.method(better)} − {labels.method(control)}, {labels.row(*row)}, {labels.benchmark(MEAN)}"
+        key = {**row._asdict(), "benchmark": MEAN, "b_method": control}
+        interval = found.interval("method_differences", where, "difference", **key)
+        if interval is None:
+            yield f"{what}: {labels.method(labels.roles.methods[control].family)} was not trained for that compute"
+        else:
+            yield Evidence(what=what, direction=Direction.GREATER, interval=interval)
+
+
+@asks
+def sampling_shortens_acceptance(labels: Labels) -> Iterator[Claim]:
+    """Yields whether acceptance at T = 1 is below that at T = 0, for every variant and benchmark."""
+    words = "acceptance is shorter at T > 0 than at T = 0, in every cell"
+    yield numbered(
+        labels,
+        "C23",
+        "shorter when sampling",
+        statement=f"{words[0].upper()}{words[1:]}",
+        finding=words,
+        topic=Topic.CONDITIONS,
+        steps=_shorter_when_sampling,
+    )
+
+
+def _shorter_when_sampling(found: Findings, where: Where) -> Iterator[Step]:
     if where.temperature == 0:
         return  # judged once, under the higher temperature
+    labels = found.labels
     for benchmark in found.benchmarks(where):
-        for row in VARIANTS:
-            what = f"T = {where.temperature:g} − T = 0, {row.title}, {names.benchmark_title(benchmark)}"
+        for row in labels.variants:
+            what = f"T = {where.temperature:g} − T = 0, {labels.row(*row)}, {labels.benchmark(benchmark)}"
             key = {**row._asdict(), "benchmark": benchmark}
             interval = found.interval("temperature_differences", where, "difference", **key)
             if interval is None:
@@ -43,21 +124,40 @@ def sampling_shortens_acceptance(found: Findings, where: Where) -> Iterator[Step
                 yield Evidence(what=what, direction=Direction.LESS, interval=interval)
 
 
-@claim("C24")
-def output_is_lossless(found: Findings, where: Where) -> Iterator[Step]:
-    """Live decoding leaves the text that the target writes alone at fewer than LOSSLESS_PERCENT of the tokens."""
-    frame = found.at("live_check", where)
+@asks
+def output_is_lossless(labels: Labels) -> Iterator[Claim]:
+    """Yields whether live decoding leaves the text that the target writes alone at fewer than LOSSLESS_PERCENT."""
+    words = "speculative decoding leaves the output distribution unchanged"
+    yield numbered(
+        labels,
+        "C24",
+        "lossless",
+        statement=f"{words[0].upper()}{words[1:]}",
+        finding=words,
+        topic=Topic.CONDITIONS,
+        steps=_lossless,
+    )
+
+
+def _lossless(found: Findings, where: Where) -> Iterator[Step]:
+    labels, frame = found.labels, found.at("live_check", where)
     if frame.empty:
         yield "the live check was not run: it compares live decoding with the recorded text"
         return
     for benchmark in frame["benchmark"].unique():
-        what = f"tokens at which live decoding leaves the text, %, all strategies, {names.benchmark_title(benchmark)}"
+        what = f"tokens at which live decoding leaves the text, %, all strategies, {labels.benchmark(benchmark)}"
         interval = found.interval("live_check", where, "diverged_percent", strategy="all", benchmark=benchmark)
         if interval is not None:
             yield Evidence(what=what, direction=Direction.SIMILAR, interval=interval, margin=LOSSLESS_PERCENT)
 
 
-@claim("C25")
-def specialisation_on_other_targets(found: Findings, where: Where) -> Iterator[Step]:
-    """Not testable in a study of one target."""
+@asks
+def specialisation_on_other_targets(labels: Labels) -> Iterator[Claim]:
+    """Yields the paper's claim about other targets, which a study of one target cannot test."""
+    if labels.roles.plays_the_paper:
+        finding = "specialisation also holds for other targets"
+        yield numbered(labels, "C25", "", statement="", finding=finding, topic=Topic.CONDITIONS, steps=_one_target_only)
+
+
+def _one_target_only(found: Findings, where: Where) -> Iterator[Step]:
     yield "a study has one target; run the same workflow with another one and compare the reports"

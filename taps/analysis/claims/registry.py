@@ -1,33 +1,61 @@
-"""What a claim is: a function that yields comparisons, found by its number; and the rows that claims compare.
+"""What a claim is, how one is registered and judged, and the comparisons that claims are made of.
 
 A claim yields `Evidence` (a comparison with its interval) and `str` (a part that cannot be tested, and why); under a
-condition that it says nothing about it yields nothing.
-`taps.analysis.verdicts` decides; nothing here looks at a point estimate.
+condition that it says nothing about it yields nothing. `taps.analysis.verdicts` decides; nothing here looks at a point
+estimate.
+
+The modules of this package hold functions under `@asks`: what a study is asked, given who plays which part in it. A
+study of the paper's specialists is asked the paper's claims under their numbers (C1 to C25) and our controls (K1 to
+K9); any other study is asked the same of its own specialists, mixtures and benchmarks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
 
-from taps.analysis import names
-from taps.analysis.findings import Findings, Row, Where
+from taps import published
+from taps.analysis.findings import Findings, Where
+from taps.analysis.labels import MEAN, Labels, Row
 from taps.analysis.verdicts import Direction, Evidence, Outcome, Verdict, clear_failures, conclude
 
-MATH, CHAT = Row("single", names.MATH), Row("single", names.CHAT)
-SMALL, LARGE = Row("single", "mixed_small"), Row("single", "mixed_large")
-AVERAGED = Row("single", "averaged")
-ROUTED, ROUTED_TURN = Row("routed_confidence_step", names.PAIR), Row("routed_confidence_turn", names.PAIR)
-BY_ENTROPY, BY_HISTORY = Row("routed_entropy_step", names.PAIR), Row("routed_history", names.PAIR)
-MERGED, MATCHED = Row("merged_concat", names.PAIR), Row("merged_matched", names.PAIR)
-ADAPTIVE, CALIBRATED = Row("merged_adaptive", names.PAIR), Row("routed_confidence_step_calibrated", names.PAIR)
-DOUBLE_MATH, DOUBLE_CHAT = Row("single_double", names.MATH), Row("single_double", names.CHAT)
-VARIANTS = (MATH, CHAT, SMALL, LARGE, AVERAGED, ROUTED, MERGED)  # the rows of the paper's main tables
-
 Step = Evidence | str
-Claim = Callable[[Findings, Where], Iterator[Step]]
-_CLAIMS: dict[str, Claim] = {}
+
+
+class Topic(IntEnum):
+    """The question of the study that a claim answers a part of."""
+
+    SPECIALISATION = 1
+    MIXTURES = 2
+    COMPOSITION = 3
+    SIGNALS = 4
+    CONDITIONS = 5  # asked in the table of claims only
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One statement that results bear out or not.
+
+    Attributes:
+        id: The paper's number, ours, or a short name.
+        statement: In full.
+        finding: What the results say if they bear it out, to follow `Yes:` or `whether`.
+        topic: Whose question it answers.
+        steps: (tables, condition) -> the comparisons that it makes.
+        is_key: Whether its verdict gives the topic's short answer.
+        published: The published numbers' own verdicts: {temperature, method, verdict, detail} each.
+    """
+
+    id: str
+    statement: str
+    finding: str
+    topic: Topic
+    steps: Callable[[Findings, Where], Iterator[Step]]
+    is_key: bool = False
+    published: Sequence[dict[str, Any]] = field(default_factory=tuple)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +63,8 @@ class Judgement:
     """A claim's verdict under one condition.
 
     Attributes:
-        claim: Its number.
-        where: Temperature and draft family.
+        claim: The claim's id.
+        where: Temperature and method.
         verdict: What the evidence says.
         evidence: Every comparison made.
         gaps: What could not be compared, and why.
@@ -70,22 +98,51 @@ def _clearness(item: Evidence) -> float:
     return abs(item.interval.estimate) / width if width > 0 else math.inf
 
 
-def judge(claim: str, found: Findings, where: Where) -> Judgement:
-    """Returns the verdict on a claim by its number under one condition."""
-    steps = list(_CLAIMS[claim](found, where))
+def judge(claim: Claim, found: Findings, where: Where) -> Judgement:
+    """Returns the verdict on a claim under one condition."""
+    steps = list(claim.steps(found, where))
     evidence = [step for step in steps if isinstance(step, Evidence)]
     gaps = [step for step in steps if isinstance(step, str)]
-    return Judgement(claim=claim, where=where, verdict=conclude(evidence), evidence=evidence, gaps=gaps)
+    return Judgement(claim=claim.id, where=where, verdict=conclude(evidence), evidence=evidence, gaps=gaps)
 
 
-def claim(number: str) -> Callable[[Claim], Claim]:
-    """Registers a function as the claim of that number."""
+# --- registration ----------------------------------------------------------------------------------------------------
 
-    def register(function: Claim) -> Claim:
-        _CLAIMS[number] = function
-        return function
+Asks = Callable[[Labels], Iterator[Claim]]
+_ASKED: list[Asks] = []
 
-    return register
+
+def asks(function: Asks) -> Asks:
+    """Registers a function: the study's labels -> the claims that it is asked."""
+    _ASKED.append(function)
+    return function
+
+
+def claims_of(labels: Labels) -> list[Claim]:
+    """Returns the claims that a study is asked: numbered ones in their order, then the others by topic."""
+    claims = [claim for function in _ASKED for claim in function(labels)]
+    numbers = [*(item["id"] for item in published.claims()), *(f"K{number}" for number in range(1, 100))]
+    return sorted(claims, key=lambda claim: numbers.index(claim.id) if claim.id in numbers else 1000 + claim.topic)
+
+
+def numbered(labels: Labels, number: str, name: str, *, statement: str, **facts: Any) -> Claim:
+    """Returns a claim under the paper's number or ours where the study has the paper's specialists, else under `name`.
+
+    Args:
+        number: e.g. `C9`, whose statement and published verdicts are the paper's; or `K2`; empty for neither.
+        name: For a study of other names.
+        statement: For a study of other names, and of our own claims.
+        facts: The other fields of Claim.
+    """
+    if not (number and labels.roles.plays_the_paper):
+        return Claim(id=name, statement=statement, **facts)
+    paper = next((item for item in published.claims() if item["id"] == number), None)
+    if paper is None:
+        return Claim(id=number, statement=statement, **facts)
+    return Claim(id=number, statement=paper["statement"], published=paper["published"], **facts)
+
+
+# --- comparisons -----------------------------------------------------------------------------------------------------
 
 
 def compare(
@@ -105,9 +162,10 @@ def compare(
         share: Margin of "the same" as a share of tau(b).
         stands_for: The benchmark that the claim is about, if another one stands in for it.
     """
-    what = f"{a.title} − {b.title}, {names.benchmark_title(benchmark)}"
+    labels = found.labels
+    what = f"{labels.row(*a)} − {labels.row(*b)}, {labels.benchmark(benchmark)}"
     if stands_for not in ("", benchmark):
-        what += f" (stands in for {names.benchmark_title(stands_for)})"
+        what += f" (stands in for {labels.benchmark(stands_for)})"
     interval = found.difference(where, benchmark, a, b)
     if interval is None:
         yield f"{what}: not replayed"
@@ -116,13 +174,27 @@ def compare(
         yield Evidence(what=what, direction=direction, interval=interval, margin=margin)
 
 
-def matched_first(benchmark: str) -> tuple[Row, Row]:
-    """Returns (matched specialist, the other one) of a benchmark."""
-    return (MATH, CHAT) if names.is_math(benchmark) else (CHAT, MATH)
-
-
-def above_on_every_benchmark(found: Findings, where: Where, row: Row, others: tuple[Row, ...]) -> Iterator[Step]:
-    """Yields row - other on every benchmark, for each of the others."""
-    for benchmark in found.benchmarks(where):
+def above(
+    found: Findings, where: Where, row: Row, others: Sequence[Row], *, benchmarks: Sequence[str]
+) -> Iterator[Step]:
+    """Yields row - other on every benchmark, for each of the others but itself."""
+    for benchmark in benchmarks:
         for other in others:
-            yield from compare(found, where, benchmark, row, Direction.GREATER, other)
+            if other != row:
+                yield from compare(found, where, benchmark, row, Direction.GREATER, other)
+
+
+def above_on_average(found: Findings, where: Where, row: Row, others: Sequence[Row]) -> Iterator[Step]:
+    """Yields the difference of means over benchmarks, row - other, for each of the others but itself."""
+    yield from above(found, where, row, others, benchmarks=[MEAN])
+
+
+def matched_benchmarks(found: Findings, where: Where) -> list[tuple[str, Row]]:
+    """Returns the benchmarks of a condition that a specialist is matched to, with that specialist's row."""
+    held = [(name, found.labels.matched(name)) for name in found.benchmarks(where)]
+    return [(name, Row("single", matched)) for name, matched in held if matched is not None]
+
+
+def every(labels: Labels) -> str:
+    """Returns `both specialists` or `every specialist`."""
+    return "both specialists" if len(labels.specialists) == 2 else "every specialist"

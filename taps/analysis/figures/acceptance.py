@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from taps import published
-from taps.analysis import names
-from taps.analysis.claims.registry import CHAT, MATH, VARIANTS
 from taps.analysis.figures.style import (
+    BLUE,
+    GREEN,
     GREY,
     INK,
+    ORANGE,
+    PURPLE,
     Picture,
     condition_grid,
     condition_title,
     grid,
     interval_bars,
     legend_above,
-    look,
 )
-from taps.analysis.findings import Findings, Row, Where, sample_text
+from taps.analysis.findings import Findings, Where, sample_text
+from taps.analysis.labels import MEAN, Row
 
 _TAU = "Acceptance length is emitted tokens per cycle, pooled over all cycles, the target's own token included."
 _BARS = "Bars are 95 % intervals from resampling questions."
-# Rows of the overview figure below the paper's seven, in the order drawn.
+# Rows of the overview figure below the standing variants, in the order drawn.
 _OURS = ("routed_entropy_step", "routed_history", "merged_dedup", "merged_matched", "merged_adaptive", "oracle")
-_CURVES = (MATH, CHAT, *(Row(f"merged_{kind}", names.PAIR) for kind in ("matched", "dedup", "concat")))
+_CURVES = ("merged_matched", "merged_dedup", "merged_concat")
 
 
 def pictures(found: Findings) -> Iterator[Picture]:
@@ -43,8 +46,8 @@ def pictures(found: Findings) -> Iterator[Picture]:
 
 def acceptance_length(found: Findings) -> Picture:
     """Returns the forest plot of every row on every benchmark, one column per benchmark, one line per condition."""
-    rows = [*VARIANTS, *(Row(strategy, names.PAIR) for strategy in _OURS)]
-    rows += [Row("single_double", name) for name in names.SPECIALISTS]
+    labels = found.labels
+    rows = [*labels.variants, *(labels.combined(strategy) for strategy in _OURS), *labels.doubled]
     frame = found.table("acceptance_length")
     rows = [row for row in rows if _select(frame, row).any()]
     benchmarks = _benchmarks(found)
@@ -52,10 +55,10 @@ def acceptance_length(found: Findings) -> Picture:
     for panel, benchmark in zip(panels, benchmarks, strict=True):
         for index, where in enumerate(found.families):
             offset = 0.18 * (index - (len(found.families) - 1) / 2)
-            _forest(panel, found.at("acceptance_length", where), rows, benchmark, where, offset)
-        panel.set_title(names.benchmark_title(benchmark))
+            _forest(panel, found, rows, benchmark, where, offset)
+        panel.set_title(labels.benchmark(benchmark))
     figure.supxlabel("acceptance length", fontsize=8.5)
-    panels[0].set_yticks(range(len(rows)), [row.title for row in rows])
+    panels[0].set_yticks(range(len(rows)), [labels.row(*row) for row in rows])
     panels[0].invert_yaxis()
     legend_above(figure, panels)
     best = _best_by_benchmark(found, rows)
@@ -69,10 +72,11 @@ def acceptance_length(found: Findings) -> Picture:
     )
 
 
-def _forest(panel: Axes, frame: pd.DataFrame, rows: list[Row], benchmark: str, where: Where, offset: float) -> None:
-    colour, marker = _condition_look(where)
+def _forest(panel: Axes, found: Findings, rows: list[Row], benchmark: str, where: Where, offset: float) -> None:
+    colour, marker = _condition_look(found, where)
+    frame = found.at("acceptance_length", where)
     frame = frame[frame["benchmark"] == benchmark]
-    label = condition_title(where)
+    label = condition_title(found.labels, where)
     for position, row in enumerate(rows):
         for tau, low, high in frame.loc[_select(frame, row), ["tau", "tau_low", "tau_high"]].to_numpy():
             panel.errorbar(
@@ -90,16 +94,18 @@ def _forest(panel: Axes, frame: pd.DataFrame, rows: list[Row], benchmark: str, w
 
 def beside_published(found: Findings) -> Picture | None:
     """Returns the seven variants of the paper, ours against the published, one panel per benchmark and condition."""
-    wheres = [where for where in found.families if where.method in ("eagle2", "hass") and where.temperature in (0, 1)]
-    benchmarks = [name for name in _benchmarks(found) if name != "mean"]
-    if not wheres or not benchmarks:
+    labels, printed_methods = found.labels, set(published.table("acceptance_length")["method"])
+    wheres = [where for where in found.families if where.method in printed_methods and where.temperature in (0, 1)]
+    held = set(published.paper()["benchmarks"])
+    benchmarks = [name for name in _benchmarks(found) if labels.published_benchmark(name) in held]
+    if not (labels.roles.plays_the_paper and wheres and benchmarks):
         return None
-    figure, cells = condition_grid(wheres, benchmarks, xlabel="published", ylabel="ours", height_in=1.7)
+    figure, cells = condition_grid(labels, wheres, benchmarks, xlabel="published", ylabel="ours", height_in=1.7)
     for panel, where, benchmark in cells:
         _scatter_against_published(panel, found, where, benchmark)
     for panel, _, benchmark in cells[: len(benchmarks)]:
-        if (printed := names.published_benchmark(benchmark)) != benchmark:
-            panel.set_title(f"{names.benchmark_title(benchmark)}\nbeside {names.benchmark_title(printed)}")
+        if (printed := labels.published_benchmark(benchmark)) != benchmark:
+            panel.set_title(f"{labels.benchmark(benchmark)}\nbeside {labels.benchmark(printed)}")
     legend_above(figure, [panel for panel, *_ in cells])
     return Picture(
         name="ours_and_published",
@@ -116,41 +122,45 @@ def beside_published(found: Findings) -> Picture | None:
 def _scatter_against_published(panel: Axes, found: Findings, where: Where, benchmark: str) -> None:
     frame = found.at("acceptance_length", where)
     frame = frame[frame["benchmark"] == benchmark]
-    for (strategy, drafters), variant in names.PUBLISHED_VARIANTS.items():
-        printed = published.tau(where.temperature, where.method, variant, names.published_benchmark(benchmark))
-        part = frame[_select(frame, Row(strategy, drafters))]
+    labels = found.labels
+    for variant in published.paper()["variants"]:
+        row = Row(variant["strategy"], variant["drafters"])
+        printed = published.tau(where.temperature, where.method, variant["name"], labels.published_benchmark(benchmark))
+        part = frame[_select(frame, row)]
         if printed is None or part.empty:
             continue
         tau, low, high = part[["tau", "tau_low", "tau_high"]].to_numpy()[0]
-        style = look(strategy, drafters)
+        style = labels.look(*row)
         panel.errorbar(
             printed, tau, yerr=interval_bars(tau, low, high), fmt=style["marker"], color=style["color"], lw=1,
-            label=names.VARIANT_TITLES[variant],
+            label=variant["title"],
         )  # fmt: skip
 
 
 def node_budget(found: Findings) -> Picture | None:
     """Returns tau against verified nodes for single drafters and merged trees, at T = 0 and 1."""
+    labels = found.labels
     frame = found.table("acceptance_length").merge(
         found.table("node_budgets"),
         on=["temperature", "method", "strategy", "drafters", "benchmark", "num_draft_tokens"],
         suffixes=("", "_budget"),
     )
-    curves = [row for row in _CURVES if _select(frame, row).any()]
-    if frame.loc[_select(frame, MATH), "num_draft_tokens"].nunique() < 2:
+    curves = [*labels.specialists, *(labels.combined(name) for name in _CURVES)]
+    curves = [row for row in curves if _select(frame, row).any()]
+    if not curves or frame.loc[_select(frame, curves[0]), "num_draft_tokens"].nunique() < 2:
         return None
     wheres = [where for where in found.families if where.method == found.families[0].method]
-    benchmarks = [name for name in _benchmarks(found) if name != "mean"]
+    benchmarks = [name for name in _benchmarks(found) if name != MEAN]
     xlabel = "verified nodes per cycle"
-    figure, cells = condition_grid(wheres, benchmarks, xlabel=xlabel, ylabel="acceptance length", height_in=1.9)
+    figure, cells = condition_grid(labels, wheres, benchmarks, xlabel=xlabel, ylabel="acceptance length", height_in=1.9)
     for panel, where, benchmark in cells:
         part = frame[frame["temperature"].eq(where.temperature) & frame["method"].eq(where.method)]
         part = part[part["benchmark"] == benchmark]
         for row in curves:
             curve = part[_select(part, row) | _select(part, Row("single_double", row.drafters))]
             curve = curve.sort_values("num_nodes")
-            style = look(*row)
-            panel.plot(curve["num_nodes"], curve["tau"], label=row.title, **style)
+            style: dict[str, Any] = labels.look(*row)
+            panel.plot(curve["num_nodes"], curve["tau"], label=labels.row(*row), **style)
             panel.fill_between(
                 curve["num_nodes"], curve["tau_low"], curve["tau_high"], color=style["color"], alpha=0.12
             )
@@ -167,45 +177,50 @@ def node_budget(found: Findings) -> Picture | None:
 
 
 def averaging_sweep(found: Findings) -> Picture | None:
-    """Returns tau against the chat weight of the averaged drafter, specialists at the ends, published sweep beside."""
+    """Returns tau against the second specialist's weight in the average, specialists at the ends, published beside."""
+    labels, pair = found.labels, found.labels.swept_pair
     wheres = [where for where in found.families if _sweep(found, where).drafters.nunique() > 3]
-    if not wheres:
+    if pair is None or not wheres:
         return None
-    benchmarks = [name for name in _benchmarks(found) if name != "mean"]
+    benchmarks = [name for name in _benchmarks(found) if name != MEAN]
     figure, panels = grid(len(benchmarks), columns=min(4, len(benchmarks)), height_in=2.6)
     for panel, benchmark in zip(panels, benchmarks, strict=True):
         for where in wheres:
             curve = _sweep(found, where)
             curve = curve[curve["benchmark"] == benchmark]
-            colour, marker = _condition_look(where)
-            panel.plot(
-                curve["chat_weight"], curve["tau"], color=colour, marker=marker, ms=3.5,
-                label=f"ours, {condition_title(where)}",
-            )  # fmt: skip
-            panel.fill_between(curve["chat_weight"], curve["tau_low"], curve["tau_high"], color=colour, alpha=0.12)
-        panel.set_title(names.benchmark_title(benchmark))
-        _published_sweep(panel, benchmark)
+            colour, marker = _condition_look(found, where)
+            label = f"ours, {condition_title(labels, where)}"
+            panel.plot(curve["weight"], curve["tau"], color=colour, marker=marker, ms=3.5, label=label)
+            panel.fill_between(curve["weight"], curve["tau_low"], curve["tau_high"], color=colour, alpha=0.12)
+        panel.set_title(labels.benchmark(benchmark))
+        if labels.roles.plays_the_paper:
+            _published_sweep(panel, benchmark)
     panels[0].set_ylabel("acceptance length, ours")
-    figure.supxlabel("weight of the chat drafter", fontsize=8.5)
+    figure.supxlabel(f"weight of the {pair[1]} drafter", fontsize=8.5)
     legend_above(figure, panels, columns=3)
+    paper = (
+        " Dashed, on the right-hand scale: the published sweep (HASS, T = 0), panel labels as printed although they "
+        "look permuted."
+    )
     return Picture(
         name="averaging_sweep",
         title="Averaging the specialists' weights",
-        caption="0 is the math specialist, 1 the chat specialist, between them the weighted mean of their parameters. "
-        f"Bands are 95 % intervals. {_TAU} Dashed, on the right-hand scale: the published sweep (HASS, T = 0), panel "
-        f"labels as printed although they look permuted. {sample_text(_sweep(found, wheres[0]))}",
-        alt="Acceptance length against averaging weight, one panel per benchmark, with the published sweep dashed.",
+        caption=f"0 is the {pair[0]} specialist, 1 the {pair[1]} specialist, between them the weighted mean of their "
+        f"parameters. Bands are 95 % intervals. {_TAU}{paper if labels.roles.plays_the_paper else ''} "
+        f"{sample_text(_sweep(found, wheres[0]))}",
+        alt="Acceptance length against averaging weight, one panel per benchmark.",
         figure=figure,
     )
 
 
 def _sweep(found: Findings, where: Where) -> pd.DataFrame:
-    """Returns the sweep's rows in order of weight, with a column `chat_weight`."""
+    """Returns the sweep's rows in order of weight, with a column `weight`."""
     frame = found.at("acceptance_length", where)
     frame = frame[frame["strategy"] == "single"]
-    weights = frame["drafters"].map(names.chat_weight).astype(float)
-    weights = weights.mask(frame["drafters"] == names.MATH, 0.0).mask(frame["drafters"] == names.CHAT, 1.0)
-    return frame.assign(chat_weight=weights).dropna(subset=["chat_weight"]).sort_values("chat_weight")
+    first, second = found.labels.swept_pair or ("", "")
+    weights = frame["drafters"].map(found.labels.weight).astype(float)
+    weights = weights.mask(frame["drafters"] == first, 0.0).mask(frame["drafters"] == second, 1.0)
+    return frame.assign(weight=weights).dropna(subset=["weight"]).sort_values("weight")
 
 
 def _published_sweep(panel: Axes, benchmark: str) -> None:
@@ -231,7 +246,7 @@ def _benchmarks(found: Findings) -> list[str]:
     held: dict[str, None] = {}
     for where in found.families:
         held |= dict.fromkeys(found.benchmarks(where))
-    return [*held, *(["mean"] if len(held) > 1 else [])]
+    return [*held, *([MEAN] if len(held) > 1 else [])]
 
 
 def _at_main_budget(found: Findings) -> pd.DataFrame:
@@ -239,10 +254,11 @@ def _at_main_budget(found: Findings) -> pd.DataFrame:
     return frame[frame["num_draft_tokens"] == found.num_draft_tokens]
 
 
-def _condition_look(where: Where) -> tuple[str, str]:
-    """Returns (colour, marker) of a condition: the colour says the family, the marker the temperature."""
-    methods = {"eagle2": look("single", "math")["color"], "hass": look("single", "chat")["color"]}
-    colour = methods.get(where.method, GREY if where.method.endswith("long") else INK)
+def _condition_look(found: Findings, where: Where) -> tuple[str, str]:
+    """Returns (colour, marker) of a condition: the colour says the method, the marker the temperature."""
+    methods = list(dict.fromkeys(one.method for one in found.families))
+    colours = (BLUE, ORANGE, GREEN, PURPLE, INK)
+    colour = colours[methods.index(where.method) % len(colours)] if where.method in methods else GREY
     return colour, "o" if where.temperature == 0 else "D"
 
 
@@ -255,5 +271,5 @@ def _best_by_benchmark(found: Findings, rows: list[Row]) -> str:
         held = {row: tau for row, tau in taus.items() if tau is not None and np.isfinite(tau)}
         if held:
             best = max(held, key=lambda row: held[row])
-            words.append(f"{best.title} on {names.benchmark_title(benchmark)} ({held[best]:.2f})")
-    return f"{'; '.join(words)} ({condition_title(where)})"
+            words.append(f"{found.labels.row(*best)} on {found.labels.benchmark(benchmark)} ({held[best]:.2f})")
+    return f"{'; '.join(words)} ({condition_title(found.labels, where)})"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pandas as pd
 
-from taps.analysis import names
-from taps.analysis.figures.style import GREY, INK, Picture, condition_grid, grid, interval_bars, legend_above, look
+from taps.analysis.figures.style import GREY, INK, Picture, condition_grid, grid, interval_bars, legend_above
 from taps.analysis.findings import Findings, sample_text
+from taps.analysis.labels import DOUBLED, MEAN
 
 _KEYS = ["temperature", "method", "strategy", "drafters", "benchmark", "num_draft_tokens"]
 _SHOWN = (
@@ -34,20 +35,26 @@ def pictures(found: Findings) -> Iterator[Picture]:
 def speed_against_tau(found: Findings) -> Picture:
     """Returns predicted tokens per second against tau, per condition and benchmark, live measurements as crosses."""
     speed = found.table("speed").merge(found.table("acceptance_length")[[*_KEYS, "tau"]], on=_KEYS)
-    speed = speed[speed["strategy"].isin(_SHOWN) & ~names.is_sweep(speed["drafters"])]
-    doubled = speed["strategy"].ne("single_double") | speed["drafters"].isin(names.SPECIALISTS)
-    speed = speed[doubled & (speed["drafters"].eq(names.PAIR) | ~speed["drafters"].str.contains("+", regex=False))]
+    labels = found.labels
+    speed = speed[speed["strategy"].isin(_SHOWN) & ~labels.is_sweep(speed["drafters"])]
+    doubled = speed["strategy"].ne(DOUBLED) | speed["drafters"].isin(labels.roles.specialists)
+    speed = speed[doubled & (speed["drafters"].eq(labels.main) | ~speed["drafters"].str.contains("+", regex=False))]
     live = found.table("live_check")
     wheres = [where for where in found.families if where.method == found.families[0].method]
-    benchmarks = sorted(set(speed["benchmark"]) - {"mean"}, key=names.benchmark_order)
+    benchmarks = labels.benchmarks(set(speed["benchmark"]) - {MEAN})
     figure, cells = condition_grid(
-        wheres, benchmarks, xlabel="acceptance length", ylabel="tokens per second", height_in=2.1 + 1 / len(wheres)
+        labels,
+        wheres,
+        benchmarks,
+        xlabel="acceptance length",
+        ylabel="tokens per second",
+        height_in=2.1 + 1 / len(wheres),
     )
     for panel, where, benchmark in cells:
         part = _at(speed, where, benchmark)
         for row in part.to_dict("records"):
-            style = look(row["strategy"], row["drafters"])
-            title = names.row_title(row["strategy"], row["drafters"])
+            style = labels.look(row["strategy"], row["drafters"])
+            title = labels.row(row["strategy"], row["drafters"])
             bars = interval_bars(row["tokens_per_s"], row["low"], row["high"])
             panel.errorbar(
                 row["tau"], row["tokens_per_s"], yerr=bars, fmt=style["marker"], color=style["color"], lw=1, label=title
@@ -90,12 +97,13 @@ def training_curves(found: Findings) -> Picture:
         **{name: f"tau on {name.removeprefix('tau_').replace('_', ' ')}" for name in held_out},
     }
     columns = {name: title for name, title in panels_of.items() if name in curves and curves[name].notna().any()}
+    labels, methods = found.labels, sorted(set(curves["method"]))
     figure, panels = grid(len(columns), columns=3, height_in=2.2)
     for panel, (column, title) in zip(panels, columns.items(), strict=True):
         for (method, drafters), curve in curves.groupby(["method", "drafters"], sort=True):
-            style = look("single", str(drafters))
-            dashes = {"eagle2": "-", "hass": "--"}.get(str(method), ":")
-            label = f"{names.drafters_title(str(drafters))}, {names.method_title(str(method))}"
+            style: dict[str, Any] = labels.look("single", str(drafters))
+            dashes = ("-", "--", ":", "-.")[methods.index(method) % 4]
+            label = f"{labels.drafters(str(drafters))}, {labels.method(str(method))}"
             panel.plot(curve["num_tokens"] / 1e3, curve[column], ls=dashes, label=label, **style)
         panel.set_title(title, fontsize=8.5)
     figure.supxlabel("training tokens, thousands", fontsize=8.5)

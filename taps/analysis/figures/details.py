@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from taps import published
-from taps.analysis import names
 from taps.analysis.figures.style import (
+    AMBER,
     BLUE,
+    GREEN,
     GREY,
     INK,
     ORANGE,
+    PURPLE,
+    SKY,
     Picture,
     condition_grid,
     condition_title,
     grid,
     interval_bars,
     legend_above,
-    look,
 )
 from taps.analysis.findings import Findings, Where, sample_text
+from taps.analysis.labels import Row, published_variant
 
-_PUBLISHED_DRAFTERS = {"mixed_small": "mixed_35k", "mixed_large": "mixed_70k"}
 _FEWEST_CYCLES = 20  # a rate from fewer is noise
 _ROUTERS = (
     "routed_confidence_step",
@@ -48,9 +51,7 @@ def pictures(found: Findings) -> Iterator[Picture]:
         picture = node_signal(found, signal)
         if picture is not None:
             yield picture
-    picture = routing_shares(found)
-    if picture is not None:
-        yield picture
+    yield from routing_shares(found)
 
 
 def acceptance_by_depth(found: Findings, method: str) -> Picture | None:
@@ -61,39 +62,46 @@ def acceptance_by_depth(found: Findings, method: str) -> Picture | None:
     if not wheres or not benchmarks:
         return None
     xlabel = "depth in the draft tree"
-    figure, cells = condition_grid(wheres, benchmarks, xlabel=xlabel, ylabel="accepted, %", height_in=1.9, sharey=True)
+    labels = found.labels
+    figure, cells = condition_grid(
+        labels, wheres, benchmarks, xlabel=xlabel, ylabel="accepted, %", height_in=1.9, sharey=True
+    )
+    has_published = False
     for panel, where, benchmark in cells:
         frame = found.at("acceptance_by_depth", where)
         frame = frame[frame["benchmark"].eq(benchmark) & frame["num_cycles"].ge(_FEWEST_CYCLES)]
-        for drafters in sorted(set(frame["drafters"]), key=lambda name: names.row_order("single", name)):
+        for drafters in sorted(set(frame["drafters"]), key=labels.drafter_order):
             curve = frame[frame["drafters"] == drafters].sort_values("depth")
-            style = look("single", drafters)
-            panel.plot(curve["depth"], curve["acceptance_percent"], label=names.drafters_title(drafters), **style)
+            style: dict[str, Any] = labels.look("single", drafters)
+            panel.plot(curve["depth"], curve["acceptance_percent"], label=labels.drafters(drafters), **style)
             panel.fill_between(curve["depth"], curve["low"], curve["high"], color=style["color"], alpha=0.1, lw=0)
-            printed = _published_depth(where, drafters, benchmark)
+            printed = _published_depth(found, where, drafters, benchmark)
             panel.plot(printed["depth"], printed["acceptance_percent"], color=style["color"], lw=0.8, ls=":")
+            has_published |= not printed.empty
         panel.set_ylim(0, 100)
         panel.set_xticks(sorted(set(frame["depth"])))
     panels = [panel for panel, *_ in cells]
-    panels[0].plot([], [], color=INK, lw=0.8, ls=":", label="published")
+    if has_published:
+        panels[0].plot([], [], color=INK, lw=0.8, ls=":", label="published")
     legend_above(figure, panels, columns=6)
     return Picture(
         name=f"acceptance_by_depth_{method}",
-        title=f"Acceptance by depth, {names.method_title(method)}",
+        title=f"Acceptance by depth, {labels.method(method)}",
         caption="Percent of the cycles that reached a depth which accept one token more: conditional on survival, so a "
-        "curve may rise. One drafter each; bands are 95 % intervals; dotted lines are the published curves of the same "
-        f"variant where the benchmark has one. Points from fewer than {_FEWEST_CYCLES} cycles are left out. "
+        "curve may rise. One drafter each; bands are 95 % intervals"
+        + ("; dotted lines are the published curves of the same variant" if has_published else "")
+        + f". Points from fewer than {_FEWEST_CYCLES} cycles are left out. "
         f"{_sample(found, wheres)}",
         alt="Line plots of conditional acceptance falling or levelling with depth, one line per drafter.",
         figure=figure,
     )
 
 
-def _published_depth(where: Where, drafters: str, benchmark: str) -> pd.DataFrame:
+def _published_depth(found: Findings, where: Where, drafters: str, benchmark: str) -> pd.DataFrame:
     table = published.table("acceptance_by_depth")
-    variant = _PUBLISHED_DRAFTERS.get(drafters, drafters)
+    variant = published_variant(Row("single", drafters)) if found.labels.roles.plays_the_paper else None
     keep = table["temperature"].eq(where.temperature) & table["method"].eq(where.method)
-    return table[keep & table["variant"].eq(variant) & table["benchmark"].eq(benchmark)]
+    return table[keep & table["variant"].eq(variant or "") & table["benchmark"].eq(benchmark)]
 
 
 def node_signal(found: Findings, signal: str) -> Picture | None:
@@ -103,10 +111,11 @@ def node_signal(found: Findings, signal: str) -> Picture | None:
     if not wheres or not benchmarks:
         return None
     held = {name for where in wheres for name in found.at("node_signals", where)["drafters"]}
-    drafters = sorted(held, key=lambda name: names.row_order("single", name))
+    labels = found.labels
+    drafters = sorted(held, key=labels.drafter_order)
     ylabel = "entropy, nats" if signal == "entropy" else "confidence"
     figure, cells = condition_grid(
-        wheres, benchmarks, xlabel="drafter", ylabel=ylabel, height_in=1.5, sharex=True, sharey=True
+        labels, wheres, benchmarks, xlabel="drafter", ylabel=ylabel, height_in=1.5, sharex=True, sharey=True
     )
     highest = 0.0
     for panel, where, benchmark in cells:
@@ -120,17 +129,16 @@ def node_signal(found: Findings, signal: str) -> Picture | None:
             panel.errorbar(
                 spots, value, yerr=interval_bars(value, low, high), fmt=marker, color=colour, lw=1, label=verdict
             )
-        panel.set_xticks(
-            range(len(drafters)), [names.drafters_title(name) for name in drafters], rotation=40, ha="right"
-        )
+        panel.set_xticks(range(len(drafters)), [labels.drafters(name) for name in drafters], rotation=40, ha="right")
         panel.tick_params(axis="x", labelsize=6.5)
         if signal == "entropy":
-            highest = max(highest, _mark_published_entropy(panel, where, benchmark, drafters))
+            highest = max(highest, _mark_published_entropy(panel, found, where, benchmark, drafters))
     panels = [panel for panel, *_ in cells]
     panels[0].set_ylim(0, 1.08 * highest)
     legend_above(figure, panels)
     unit = {
-        "entropy": "Entropy of the distribution a node was drawn from, in nats. Diamonds: the published means (T = 0).",
+        "entropy": "Entropy of the distribution a node was drawn from, in nats."
+        + (" Diamonds: the published means (T = 0)." if labels.roles.plays_the_paper else ""),
         "confidence": "Confidence is the draft probability of the node given its parent.",
     }[signal]
     return Picture(
@@ -143,15 +151,15 @@ def node_signal(found: Findings, signal: str) -> Picture | None:
     )
 
 
-def _mark_published_entropy(panel: Axes, where: Where, benchmark: str, drafters: list[str]) -> float:
+def _mark_published_entropy(panel: Axes, found: Findings, where: Where, benchmark: str, drafters: list[str]) -> float:
     """Draws the published means of a panel and returns the highest."""
     table = published.table("entropy")
     keep = table["temperature"].eq(where.temperature) & table["method"].eq(where.method)
     printed = table[keep & table["benchmark"].eq(benchmark)].set_index("variant")
     highest = 0.0
     for spot, name in enumerate(drafters):
-        variant = _PUBLISHED_DRAFTERS.get(name, name)
-        if variant in printed.index:
+        variant = published_variant(Row("single", name)) if found.labels.roles.plays_the_paper else None
+        if variant is not None and variant in printed.index:
             heights = printed.loc[variant, ["accepted_nats", "rejected_nats"]].to_numpy(dtype=float)
             spots = [spot - 0.12, spot + 0.12]
             panel.plot(spots, heights, ls="", marker="D", mfc="none", color=GREY, label="published")
@@ -159,49 +167,65 @@ def _mark_published_entropy(panel: Axes, where: Where, benchmark: str, drafters:
     return highest
 
 
-def routing_shares(found: Findings) -> Picture | None:
-    """Returns how often each router picks the math drafter, per benchmark; the published offline shares beside."""
-    frame = found.table("routing_shares")
-    if frame.empty or not frame["drafter"].eq(names.MATH).any():
-        return None
+def routing_shares(found: Findings) -> list[Picture]:
+    """Returns, for each specialist (the first of two), how often each router picks it, per benchmark."""
+    labels, frame = found.labels, found.table("routing_shares")
+    specialists = labels.roles.specialists[:1] if len(labels.pairs) == 1 else labels.roles.specialists
+    if frame.empty or not labels.main:
+        return []
+    frame = frame[frame["drafters"] == labels.main]
+    pictures = [_shares_of(found, name) for name in specialists if frame["drafter"].eq(name).any()]
+    return pictures
+
+
+def _shares_of(found: Findings, specialist: str) -> Picture:
+    """Returns how often each router picks one specialist."""
+    labels, frame = found.labels, found.table("routing_shares")
     wheres = [where for where in found.families if not found.at("routing_shares", where).empty]
     benchmarks = _benchmarks(found, wheres)
     routers = [name for name in _ROUTERS if name in set(frame["strategy"])]
     figure, panels = grid(len(wheres), columns=2, sharex=True, sharey=True, height_in=2.2)
     for panel, where in zip(panels, wheres, strict=True):
         part = found.at("routing_shares", where)
-        part = part[part["drafter"].eq(names.MATH) & part["drafters"].eq(names.PAIR)]
+        part = part[part["drafter"].eq(specialist) & part["drafters"].eq(labels.main)]
         for index, benchmark in enumerate(benchmarks):
             rows = part[part["benchmark"] == benchmark].set_index("strategy").reindex(routers)
             value, low, high = (rows[f"cycles_{end}"].to_numpy() for end in ("percent", "low", "high"))
             spots = np.arange(len(routers)) + 0.15 * (index - (len(benchmarks) - 1) / 2)
-            colour = ORANGE if not names.is_math(benchmark) else (BLUE, "#56B4E9", "#009E73", INK)[index % 4]
+            matched = labels.matched(benchmark) == specialist
+            colour = (BLUE, SKY, GREEN, INK)[index % 4] if matched else (ORANGE, AMBER, PURPLE, GREY)[index % 4]
             panel.errorbar(
                 value, spots, xerr=interval_bars(value, low, high), fmt="os^D"[index % 4], color=colour, lw=1, ms=3.5,
-                label=names.benchmark_title(benchmark),
+                label=labels.benchmark(benchmark),
             )  # fmt: skip
-        panel.axvline(50, color=GREY, lw=0.8)
-        panel.set_yticks(range(len(routers)), [names.strategy_title(name) for name in routers], fontsize=7)
+        panel.axvline(100 / max(len(labels.roles.main_combination), 2), color=GREY, lw=0.8)
+        panel.set_yticks(range(len(routers)), [labels.strategy(name) for name in routers], fontsize=7)
         panel.set_xlim(0, 100)
         panel.set_ylim(len(routers) - 0.5, -0.5)
-        panel.set_title(condition_title(where))
-    figure.supxlabel("cycles with the math drafter, %", fontsize=8.5)
+        panel.set_title(condition_title(labels, where))
+    figure.supxlabel(f"cycles with the {specialist} drafter, %", fontsize=8.5)
     legend_above(figure, panels)
+    is_only = len(labels.pairs) == 1
+    own = [labels.benchmark(name) for name in benchmarks if labels.matched(name) == specialist]
+    paper = (
+        " Published (EAGLE-2, questions, from comparing finished runs): MT-Bench 18.8, GSM8K 90.8, MATH-500 97.0, "
+        "SVAMP 93.0."
+    )
     return Picture(
-        name="routing_shares",
-        title="Which drafter each router picks",
-        caption="Share of cycles in which the math drafter's tree is verified; a router that knows the task sits at "
-        "the right for math benchmarks and at the left for MT-Bench. Published (EAGLE-2, questions, from comparing "
-        "finished runs): MT-Bench 18.8, GSM8K 90.8, MATH-500 97.0, SVAMP 93.0. Bars are 95 % intervals. "
+        name="routing_shares" if is_only else f"routing_shares_{specialist}",
+        title="Which drafter each router picks" + ("" if is_only else f": {labels.drafters(specialist)}"),
+        caption=f"Share of cycles in which the {specialist} drafter's tree is verified; a router that knows the task "
+        f"sits at the right for {', '.join(own) or 'no benchmark'} and at the left for the others. The grey line is a "
+        f"choice by chance.{paper if labels.roles.plays_the_paper else ''} Bars are 95 % intervals. "
         f"{_sample(found, wheres)}",
-        alt="Dot plot of the share of cycles routed to the math drafter, one row per router.",
+        alt=f"Dot plot of the share of cycles routed to the {specialist} drafter, one row per router.",
         figure=figure,
     )
 
 
 def _benchmarks(found: Findings, wheres: list[Where]) -> list[str]:
     held = {benchmark for where in wheres for benchmark in found.benchmarks(where)}
-    return sorted(held, key=names.benchmark_order)
+    return found.labels.benchmarks(held)
 
 
 def _sample(found: Findings, wheres: list[Where]) -> str:

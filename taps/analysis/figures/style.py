@@ -26,8 +26,8 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from PIL import Image
 
-from taps.analysis import names
 from taps.analysis.findings import Where
+from taps.analysis.labels import Labels
 from taps.plumbing.atomic import atomic_path
 
 BLUE, ORANGE, GREEN, SKY, PURPLE, YELLOW, AMBER = (
@@ -36,23 +36,6 @@ BLUE, ORANGE, GREEN, SKY, PURPLE, YELLOW, AMBER = (
 GREY, INK = "#8A8A8A", "#222222"
 WIDTH_IN = 7.0  # text width of a page
 
-_STYLES = {
-    "math": (BLUE, "o"),
-    "chat": (ORANGE, "s"),
-    "mixed_small": (SKY, "^"),
-    "mixed_large": (GREEN, "v"),
-    "averaged": (GREY, "X"),
-    "single_double": (INK, "d"),
-    "routed_confidence": (PURPLE, "D"),
-    "routed_entropy": (AMBER, "P"),
-    "routed_history": ("#7F3C8D", "h"),
-    "merged_concat": ("#A65628", "*"),
-    "merged_dedup": (AMBER, "p"),
-    "merged_matched": ("#4B6A00", "8"),
-    "merged_adaptive": ("#B2182B", "<"),
-    "oracle": ("#555555", "+"),
-    "random": ("#BBBBBB", "x"),
-}
 _SETTINGS: Any = {
     "figure.constrained_layout.use": True,
     "figure.dpi": 170,
@@ -103,13 +86,6 @@ def styled() -> Iterator[None]:
             plt.close("all")
 
 
-def look(strategy: str, drafters: str) -> dict[str, Any]:
-    """Returns colour and marker of a row, for any plotting call."""
-    key = strategy.removesuffix("_calibrated").removesuffix("_step").removesuffix("_turn")
-    colour, marker = _STYLES.get(drafters if key == "single" else key, (GREY, "."))
-    return {"color": colour, "marker": marker}
-
-
 def grid(num_panels: int, *, columns: int = 4, height_in: float = 2.3, **options: Any) -> tuple[Figure, list[Axes]]:
     """Returns a figure of `num_panels` equal panels, row by row."""
     columns = max(1, min(columns, num_panels))
@@ -122,16 +98,23 @@ def grid(num_panels: int, *, columns: int = 4, height_in: float = 2.3, **options
 
 
 def condition_grid(
-    wheres: Sequence[Where], benchmarks: Sequence[str], *, xlabel: str, ylabel: str, height_in: float, **options: Any
+    labels: Labels,
+    wheres: Sequence[Where],
+    benchmarks: Sequence[str],
+    *,
+    xlabel: str,
+    ylabel: str,
+    height_in: float,
+    **options: Any,
 ) -> tuple[Figure, list[tuple[Axes, Where, str]]]:
     """Returns a figure with one row per condition and one column per benchmark, titled, and its panels."""
     figure, axes = grid(len(wheres) * len(benchmarks), columns=len(benchmarks), height_in=height_in, **options)
     cells = [(where, benchmark) for where in wheres for benchmark in benchmarks]
     for index, (panel, (where, benchmark)) in enumerate(zip(axes, cells, strict=True)):
         if index < len(benchmarks):
-            panel.set_title(names.benchmark_title(benchmark))
+            panel.set_title(labels.benchmark(benchmark))
         if index % len(benchmarks) == 0:
-            panel.set_ylabel(f"{condition_title(where)}\n{ylabel}")
+            panel.set_ylabel(f"{condition_title(labels, where)}\n{ylabel}")
     figure.supxlabel(xlabel, fontsize=8.5)
     return figure, [(panel, *cell) for panel, cell in zip(axes, cells, strict=True)]
 
@@ -154,9 +137,9 @@ def interval_bars(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarr
     return np.maximum([np.atleast_1d(np.subtract(value, low)), np.atleast_1d(np.subtract(high, value))], 0.0)
 
 
-def condition_title(where: Where) -> str:
+def condition_title(labels: Labels, where: Where) -> str:
     """Returns e.g. `EAGLE-2, T = 0`."""
-    return f"{names.method_title(where.method)}, T = {where.temperature:g}"
+    return f"{labels.method(where.method)}, T = {where.temperature:g}"
 
 
 def save(picture: Picture, folder: Path) -> None:

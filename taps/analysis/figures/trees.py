@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from taps.analysis import names
-from taps.analysis.figures.style import GREY, INK, Picture, grid, look
+from taps.analysis.figures.style import GREY, INK, Picture, grid
+from taps.analysis.labels import Labels
 from taps.decoding.merging import merge
 from taps.decoding.recording import Recording
 from taps.decoding.trees import ROOT, Trees, num_accepted, path_to
@@ -16,12 +16,15 @@ from taps.decoding.trees import ROOT, Trees, num_accepted, path_to
 _LONGEST_LABEL = 11  # characters of a token
 
 
-def draft_trees(recording: Recording, decode: Callable[[list[int]], str], *, num_nodes: int, benchmark: str) -> Picture:
+def draft_trees(
+    recording: Recording, decode: Callable[[list[int]], str], labels: Labels, *, num_nodes: int, benchmark: str
+) -> Picture:
     """Returns the drafters' trees and their merged tree at one position, tokens, probabilities, accepted path.
 
     Args:
         recording: A trace and its banks, as many as there are drafters to merge.
         decode: Tokens -> text.
+        labels: Names in print.
         num_nodes: Nodes drawn of each tree, and the budget of the merged one.
     """
     drafters = {name: bank.trees.prefix(num_nodes) for name, bank in recording.banks.items()}
@@ -35,22 +38,31 @@ def draft_trees(recording: Recording, decode: Callable[[list[int]], str], *, num
     for panel, (name, batch) in zip(panels, trees.items(), strict=True):
         tree = batch.rows(slice(position, position + 1))
         accepted = _accepted(tree, recording.text.future[position])
-        title = "Merged, the same number of nodes" if name == "merged" else names.drafters_title(name)
+        title = "Merged, the same number of nodes" if name == "merged" else labels.drafters(name)
         panel.set_title(f"{title}: {len(accepted)} accepted", loc="left")
-        _draw(panel, tree, accepted, decode, [_owner_colour(path, own) for path in _paths(tree)])
+        _draw(panel, tree, accepted, decode, [_owner_colour(labels, path, own) for path in _paths(tree)])
     return Picture(
         name="draft_trees",
         title="Real draft trees of the specialists and their merged tree",
-        caption=f"{names.benchmark_title(benchmark)}, question {recording.trace_meta['ids'][answer]}, the position "
+        caption=f"{labels.benchmark(benchmark)}, question {recording.trace_meta['ids'][answer]}, the position "
         "where the drafters differ and the merged tree accepts most (chosen to show the mechanism, not to measure it). "
         f"Only the best {num_nodes} nodes are drawn. Beside each token, the probability of its path; dots are spaces. "
-        "Blue outline: proposed by the math drafter alone, orange: by the chat drafter alone, black: by both. "
+        f"Outlines: {_outlines(labels, drafters)}black: proposed by several. "
         "The thick line is what the target accepts.",
         alt="Tree diagrams; accepted tokens: "
         + ", ".join(f"{name} {int(length[position])}" for name, length in lengths.items())
         + ".",
         figure=figure,
     )
+
+
+_COLOURS = {"#0072B2": "blue", "#D55E00": "orange", "#7B3294": "purple", "#117733": "green", "#882255": "wine"}
+
+
+def _outlines(labels: Labels, drafters: Iterable[str]) -> str:
+    """Returns which colour of an outline means that one drafter alone proposed a node."""
+    looks = {name: labels.look("single", name)["color"] for name in drafters}
+    return "".join(f"{_COLOURS.get(colour, colour)}: by the {name} drafter alone, " for name, colour in looks.items())
 
 
 def _telling_position(lengths: dict[str, np.ndarray]) -> int:
@@ -78,9 +90,9 @@ def _accepted(tree: Trees, future: np.ndarray) -> list[int]:
     return path_to(tree.parents[0], best) if lengths and lengths[best] else []
 
 
-def _owner_colour(path: tuple[int, ...], own: dict[str, list[tuple[int, ...]]]) -> str:
+def _owner_colour(labels: Labels, path: tuple[int, ...], own: dict[str, list[tuple[int, ...]]]) -> str:
     owners = [name for name, paths in own.items() if path in paths]
-    return str(look("single", owners[0])["color"]) if len(owners) == 1 else INK
+    return labels.look("single", owners[0])["color"] if len(owners) == 1 else INK
 
 
 def _draw(
@@ -102,7 +114,7 @@ def _draw(
     panel.text(*root, "root", ha="center", va="center", fontsize=7, bbox={**box, "ec": GREY})
     for node, (x, y) in enumerate(places):
         probability = np.exp(tree.scores[0, node])
-        label = f"{printable(decode([int(tree.tokens[0, node])]))}  {probability:.2f}"
+        label = f"{printable(decode([int(tree.tokens[0, node])]))}  {probability:.2g}"
         outline = {**box, "ec": colours[node], "lw": 1.6 if node in accepted else 0.8}
         panel.text(
             x, y, label, ha="center", va="center", fontsize=6.5, bbox=outline, parse_math=False, zorder=2,

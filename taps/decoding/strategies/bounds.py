@@ -43,7 +43,7 @@ def oracle(trees: Sequence[Trees], history: History, options: Options) -> Propos
     return tree_of(np.where(leads, confidences, -np.inf).argmax(axis=1), trees, lengths)
 
 
-@strategy(title="best drafter in hindsight", kind=Kind.BOUND, needs_future=True, drafts=_longest_run)
+@strategy(title="best drafter in hindsight", kind=Kind.BOUND, needs_future=True, constant=True, drafts=_longest_run)
 def best_single(trees: Sequence[Trees], history: History, options: Options) -> Proposal:
     """Returns the tree of the drafter with the largest tau over the benchmark."""
     signals = _known_future(history).tau
