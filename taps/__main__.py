@@ -1,4 +1,4 @@
-"""The stages under one command: `taps decode ...` is `python -m taps.decode ...`; `taps` alone lists them by purpose."""
+"""All stages under one command: `taps decode ...` is `python -m taps.decode ...`; `taps` lists them by purpose."""
 
 from __future__ import annotations
 

@@ -56,12 +56,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def pictures(args: argparse.Namespace) -> Iterator[Picture]:
     """Yields every figure that the inputs allow, in the order of the report."""
-    from taps.analysis.figures import acceptance, costs, details
+    from taps.analysis.figures import catalogue
     from taps.analysis.findings import Findings
 
     found = Findings(args.tables)
-    for module in (acceptance, details, costs):
-        yield from module.pictures(found)
+    yield from catalogue.pictures(found)
     if args.trace and args.bank and args.tokenizer:
         yield recorded_trees(args, found.labels)
 

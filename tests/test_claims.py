@@ -220,7 +220,9 @@ def test_short_answers_follow_the_key_claims() -> None:
 
 def _own_roles() -> Roles:
     """Returns the parts of a study with three specialists, two of which have a benchmark."""
-    drafters = {name: {"title": name.upper(), "role": "specialist", "weights": None} for name in ("sql", "law", "ads")}
+    drafters: dict[str, dict[str, Any]] = {
+        name: {"title": name.upper(), "role": "specialist", "weights": None} for name in ("sql", "law", "ads")
+    }
     drafters["all"] = {"title": "All", "role": "mixture", "weights": None}
     thirds = dict.fromkeys(("sql", "law", "ads"), 1 / 3)
     drafters["averaged"] = {"title": "Averaged", "role": "averaged", "weights": thirds}

@@ -10,6 +10,7 @@ import pytest
 
 import taps
 from taps.__main__ import PURPOSES, STAGES, main, overview
+from taps.plumbing.errors import TapsError
 
 TAPS = Path(sys.executable).with_name("taps")
 
@@ -26,7 +27,7 @@ def test_every_stage_stands_in_the_overview_once() -> None:
 
 def test_a_stage_is_called_with_its_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     missing = tmp_path / "none.yaml"
-    with pytest.raises(taps.plumbing.errors.TapsError, match=r"none.yaml: cannot be read"):
+    with pytest.raises(TapsError, match=r"none.yaml: cannot be read"):
         main(["config", str(missing)])
     main(["--version"])
     assert capsys.readouterr().out == f"taps {taps.__version__}\n"

@@ -18,6 +18,12 @@ from taps.plumbing.errors import TapsError
 T = TypeVar("T")
 
 
+def modules_of(package: str) -> list[str]:
+    """Returns the dotted names of a package's modules, ascending; imports the package alone, not them."""
+    path = importlib.import_module(package).__path__
+    return [f"{package}.{name}" for name in sorted(found.name for found in pkgutil.iter_modules(path))]
+
+
 class Catalogue(Mapping[str, T]):
     """Name -> entry of one package, in the order of their registration within a module, modules by name.
 
@@ -73,9 +79,8 @@ class Catalogue(Mapping[str, T]):
 
     def _all(self) -> dict[str, tuple[T, str]]:
         if not self._is_loaded:
-            package = importlib.import_module(self._package)
-            for module in sorted(found.name for found in pkgutil.iter_modules(package.__path__)):
-                importlib.import_module(f"{self._package}.{module}")
+            for module in modules_of(self._package):
+                importlib.import_module(module)
             self._is_loaded = True
             ordered = sorted(self._entries.items(), key=lambda item: item[1][1])  # whatever was imported first
             self._entries = dict(ordered)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from taps.decoding.strategy import STRATEGIES
 from taps.model.family import FAMILIES
+from taps.plumbing.catalogue import modules_of
 from taps.plumbing.code_digest import code_digest
 from taps.study.contents import (
     Config,
@@ -17,6 +18,8 @@ from taps.study.contents import (
 from taps.study.flags import as_json
 from taps.study.roles import roles_of
 
+_FOUND_BY_NAME = {"taps.figures": ["taps.analysis.figures"], "taps.claims": ["taps.analysis.claims"]}
+
 
 def roles(config: Config) -> str:
     """Returns who is who in the study, as `taps.tables --roles` takes it."""
@@ -24,8 +27,9 @@ def roles(config: Config) -> str:
 
 
 def code(stage: str) -> str:
-    """Returns the digest of a report stage: its code, and the catalogues' entries with their titles and looks."""
-    return code_digest(stage, modules=[*STRATEGIES.modules(), *FAMILIES.modules()], printed=True)
+    """Returns the digest of a report stage: its code, what it finds by name, and the catalogues' titles and looks."""
+    found = [module for package in _FOUND_BY_NAME.get(stage, ()) for module in modules_of(package)]
+    return code_digest(stage, modules=[*found, *STRATEGIES.modules(), *FAMILIES.modules()], printed=True)
 
 
 def audited(config: Config) -> list[str]:

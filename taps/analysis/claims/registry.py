@@ -11,6 +11,7 @@ K9); any other study is asked the same of its own specialists, mixtures and benc
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from taps import published
 from taps.analysis.findings import Findings, Where
 from taps.analysis.labels import MEAN, Labels, Row
 from taps.analysis.verdicts import Direction, Evidence, Outcome, Verdict, clear_failures, conclude
+from taps.plumbing.catalogue import modules_of
 
 Step = Evidence | str
 
@@ -120,6 +122,8 @@ def asks(function: Asks) -> Asks:
 
 def claims_of(labels: Labels) -> list[Claim]:
     """Returns the claims that a study is asked: numbered ones in their order, then the others by topic."""
+    for module in modules_of("taps.analysis.claims"):
+        importlib.import_module(module)
     claims = [claim for function in _ASKED for claim in function(labels)]
     numbers = [*(item["id"] for item in published.claims()), *(f"K{number}" for number in range(1, 100))]
     return sorted(claims, key=lambda claim: numbers.index(claim.id) if claim.id in numbers else 1000 + claim.topic)

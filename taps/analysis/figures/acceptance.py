@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from taps import published
+from taps.analysis.figures.catalogue import figure
 from taps.analysis.figures.style import (
     BLUE,
     GREEN,
@@ -34,21 +34,13 @@ _OURS = ("routed_entropy_step", "routed_history", "merged_dedup", "merged_matche
 _CURVES = ("merged_matched", "merged_dedup", "merged_concat")
 
 
-def pictures(found: Findings) -> Iterator[Picture]:
-    """Yields the figures that the tables allow."""
-    if found.table("acceptance_length").empty:
-        return
-    yield acceptance_length(found)
-    for picture in (beside_published(found), node_budget(found), averaging_sweep(found)):
-        if picture is not None:
-            yield picture
-
-
-def acceptance_length(found: Findings) -> Picture:
+@figure(place=10)
+def acceptance_length(found: Findings) -> Picture | None:
     """Returns the forest plot of every row on every benchmark, one column per benchmark, one line per condition."""
-    labels = found.labels
+    labels, frame = found.labels, found.table("acceptance_length")
+    if frame.empty:
+        return None
     rows = [*labels.variants, *(labels.combined(strategy) for strategy in _OURS), *labels.doubled]
-    frame = found.table("acceptance_length")
     rows = [row for row in rows if _select(frame, row).any()]
     benchmarks = _benchmarks(found)
     figure, panels = grid(len(benchmarks), columns=len(benchmarks), height_in=1.1 + 0.32 * len(rows), sharey=True)
@@ -92,6 +84,7 @@ def _forest(panel: Axes, found: Findings, rows: list[Row], benchmark: str, where
             label = "_nolegend_"
 
 
+@figure(place=20)
 def beside_published(found: Findings) -> Picture | None:
     """Returns the seven variants of the paper, ours against the published, one panel per benchmark and condition."""
     labels, printed_methods = found.labels, set(published.table("acceptance_length")["method"])
@@ -137,6 +130,7 @@ def _scatter_against_published(panel: Axes, found: Findings, where: Where, bench
         )  # fmt: skip
 
 
+@figure(place=30)
 def node_budget(found: Findings) -> Picture | None:
     """Returns tau against verified nodes for single drafters and merged trees, at T = 0 and 1."""
     labels = found.labels
@@ -176,6 +170,7 @@ def node_budget(found: Findings) -> Picture | None:
     )
 
 
+@figure(place=40)
 def averaging_sweep(found: Findings) -> Picture | None:
     """Returns tau against the second specialist's weight in the average, specialists at the ends, published beside."""
     labels, pair = found.labels, found.labels.swept_pair

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 
+from taps.analysis.figures.catalogue import figure
 from taps.analysis.figures.style import GREY, INK, Picture, condition_grid, grid, interval_bars, legend_above
 from taps.analysis.findings import Findings, sample_text
 from taps.analysis.labels import DOUBLED, MEAN
@@ -24,16 +24,11 @@ _SHOWN = (
 )
 
 
-def pictures(found: Findings) -> Iterator[Picture]:
-    """Yields the figures that the tables allow."""
-    if not found.table("speed").empty:
-        yield speed_against_tau(found)
-    if not found.table("training_curves").empty:
-        yield training_curves(found)
-
-
-def speed_against_tau(found: Findings) -> Picture:
+@figure(place=80)
+def speed_against_tau(found: Findings) -> Picture | None:
     """Returns predicted tokens per second against tau, per condition and benchmark, live measurements as crosses."""
+    if found.table("speed").empty:
+        return None
     speed = found.table("speed").merge(found.table("acceptance_length")[[*_KEYS, "tau"]], on=_KEYS)
     labels = found.labels
     speed = speed[speed["strategy"].isin(_SHOWN) & ~labels.is_sweep(speed["drafters"])]
@@ -84,9 +79,12 @@ def _at(frame: pd.DataFrame, where: tuple[float, str], benchmark: str) -> pd.Dat
     return frame[keep]
 
 
-def training_curves(found: Findings) -> Picture:
+@figure(place=90)
+def training_curves(found: Findings) -> Picture | None:
     """Returns validation loss, agreement and held-out tau against training tokens, per draft family and drafter."""
     curves = found.table("training_curves")
+    if curves.empty:
+        return None
     if curves["method"].isin(families := {where.method for where in found.families}).any():
         curves = curves[curves["method"].isin(families)]
     held_out = [name for name in curves.columns if name.startswith("tau_")]

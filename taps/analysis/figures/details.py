@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from taps import published
+from taps.analysis.figures.catalogue import figure
 from taps.analysis.figures.style import (
     AMBER,
     BLUE,
@@ -41,20 +41,21 @@ _ROUTERS = (
 )
 
 
-def pictures(found: Findings) -> Iterator[Picture]:
-    """Yields the figures that the tables allow."""
-    for method in sorted({where.method for where in found.families}):
-        picture = acceptance_by_depth(found, method)
-        if picture is not None:
-            yield picture
-    for signal in ("entropy", "confidence"):
-        picture = node_signal(found, signal)
-        if picture is not None:
-            yield picture
-    yield from routing_shares(found)
+@figure(place=50)
+def acceptance_by_depth(found: Findings) -> list[Picture]:
+    """Returns conditional acceptance against depth, one figure per draft family."""
+    drawn = [depth_curves(found, method) for method in sorted({where.method for where in found.families})]
+    return [picture for picture in drawn if picture is not None]
 
 
-def acceptance_by_depth(found: Findings, method: str) -> Picture | None:
+@figure(place=60)
+def signals(found: Findings) -> list[Picture]:
+    """Returns entropy and confidence of accepted and rejected nodes, one figure each."""
+    drawn = [node_signal(found, signal) for signal in ("entropy", "confidence")]
+    return [picture for picture in drawn if picture is not None]
+
+
+def depth_curves(found: Findings, method: str) -> Picture | None:
     """Returns conditional acceptance against depth, per temperature and benchmark, the published dotted."""
     wheres = [where for where in found.families if where.method == method]
     wheres = [where for where in wheres if not found.at("acceptance_by_depth", where).empty]
@@ -167,6 +168,7 @@ def _mark_published_entropy(panel: Axes, found: Findings, where: Where, benchmar
     return highest
 
 
+@figure(place=70)
 def routing_shares(found: Findings) -> list[Picture]:
     """Returns, for each specialist (the first of two), how often each router picks it, per benchmark."""
     labels, frame = found.labels, found.table("routing_shares")
@@ -174,8 +176,7 @@ def routing_shares(found: Findings) -> list[Picture]:
     if frame.empty or not labels.main:
         return []
     frame = frame[frame["drafters"] == labels.main]
-    pictures = [_shares_of(found, name) for name in specialists if frame["drafter"].eq(name).any()]
-    return pictures
+    return [_shares_of(found, name) for name in specialists if frame["drafter"].eq(name).any()]
 
 
 def _shares_of(found: Findings, specialist: str) -> Picture:
