@@ -14,7 +14,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: the processes share the cores
 
 # all their tests look at the finished study
-_STUDY_FILES = ("tests/test_decoding_speed.py", "tests/test_faults.py", "tests/test_reruns.py")
+_STUDY_FILES = (
+    "tests/test_additions.py",
+    "tests/test_decoding_speed.py",
+    "tests/test_faults.py",
+    "tests/test_reruns.py",
+)
 
 
 class _ByFixtures(LoadFileScheduling):
