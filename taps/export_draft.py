@@ -15,6 +15,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from taps.model.family import FAMILIES
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import atomic_folder
@@ -36,6 +37,9 @@ def export(drafter: Path, target: Path, output: Path, *, flavour: str, dtype: st
     from taps.model.target_head import load_target_head
 
     config, tensors = read_drafter_config(drafter), read_drafter_tensors(drafter)
+    if flavour not in (readable := FAMILIES.find(config.family).flavours):
+        remedy = f"expected one of {', '.join(readable)}" if readable else "no server reads this family"
+        raise TapsError(f"--flavour {flavour}", f"cannot express the family {config.family}", remedy=remedy)
     ends = load_target_head(target, dtype=tensors["fc.weight"].dtype)
     check_fits_target(drafter, config, ends.config)
     written, content = convert(

@@ -24,6 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from taps.model.family import FAMILIES
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import digest_of, provenance, sha256_of
@@ -74,7 +75,7 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def read_config(folder: Path, target_config: Mapping[str, Any]) -> DrafterConfig:
+def read_config(folder: Path, target_config: Mapping[str, Any], *, family: str = "eagle2") -> DrafterConfig:
     """Returns the shape that a checkpoint's config.json describes, its context length being the target's.
 
     Raises:
@@ -92,7 +93,7 @@ def read_config(folder: Path, target_config: Mapping[str, Any]) -> DrafterConfig
         raise TapsError(path, f"not JSON ({error})") from None
     if content.get("num_hidden_layers", 1) != 1:
         raise TapsError(path, "not an EAGLE head", expected="num_hidden_layers 1", found=content["num_hidden_layers"])
-    config = DrafterConfig.from_json({**content, "bias": content.get("bias", True)})
+    config = DrafterConfig.from_json({"family": family, **content, "bias": content.get("bias", True)})
     check_fits_target(path, config, target_config)
     return replace(config, max_position_embeddings=target_config["max_position_embeddings"])
 
@@ -135,7 +136,9 @@ def check_dtype(where: Path, tensors: Mapping[str, torch.Tensor]) -> None:
         raise TapsError(where, "tensors of several dtypes", expected="one", found=", ".join(dtypes))
 
 
-def import_folder(folder: Path, target: Path, output: Path, origin: Mapping[str, Any]) -> None:
+def import_folder(
+    folder: Path, target: Path, output: Path, origin: Mapping[str, Any], *, family: str = "eagle2"
+) -> None:
     """Writes the draft model in `folder` as one of ours.
 
     Raises:
@@ -144,7 +147,7 @@ def import_folder(folder: Path, target: Path, output: Path, origin: Mapping[str,
     from taps.model.checkpoint import check_tensors, save_drafter
     from taps.model.target_head import read_config as read_target_config
 
-    config = read_config(folder, read_target_config(target))
+    config = read_config(folder, read_target_config(target), family=family)
     path = find_weights(folder)
     tensors = drop_copies(path, read_weights(path), target)
     if config.bias and "fc.bias" not in tensors:
@@ -166,6 +169,9 @@ def build_parser() -> argparse.ArgumentParser:
     where.add_argument("--hub", metavar="REPO", help="Hub repository of the checkpoint")
     parser.add_argument("--revision", help="commit of --hub: 40 hex digits")
     parser.add_argument("--attempts", type=int, default=4, help="tries before a failing download is given up")
+    parser.add_argument(
+        "--family", choices=list(FAMILIES), default="eagle2", help="whose network (default: %(default)s)"
+    )
     parser.add_argument("--target", type=Path, required=True, help="folder of the target that it drafts for")
     parser.add_argument("--output", type=Path, required=True, help="drafter folder to write")
     return parser
@@ -174,7 +180,8 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     arguments = build_parser().parse_args(argv)
     if arguments.source:
-        import_folder(arguments.source, arguments.target, arguments.output, {"folder": arguments.source.name})
+        origin = {"folder": arguments.source.name}
+        import_folder(arguments.source, arguments.target, arguments.output, origin, family=arguments.family)
     else:
         from taps.data.downloads import HubSource, check_pinned, download_hub, with_retries
 
@@ -184,7 +191,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             folder = Path(name)
             with_retries(lambda: download_hub(hub, folder), what=str(hub), attempts=arguments.attempts)
             origin = {"hub": arguments.hub, "revision": arguments.revision}
-            import_folder(folder, arguments.target, arguments.output, origin)
+            import_folder(folder, arguments.target, arguments.output, origin, family=arguments.family)
     print(f"{arguments.output}: imported")
 
 

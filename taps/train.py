@@ -17,10 +17,11 @@ import itertools
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from taps.model.family import FAMILIES
+from taps.model.family import FAMILIES, new_drafter
 from taps.plumbing.artefacts import read_json, write_json
 from taps.plumbing.atomic import write_text
 from taps.plumbing.cli import NAMED_PATHS, run, stage_parser
@@ -195,14 +196,17 @@ def _initial_model(args: argparse.Namespace, head: Any) -> tuple[Any, dict[str, 
     """Returns the model to train and the cost already in it."""
     import torch
 
-    from taps.model.checkpoint import load_drafter
+    from taps.model.checkpoint import check_tensors, load_drafter
     from taps.model.drafter import DrafterConfig
 
     nothing = {"num_tokens": 0, "flops": 0.0, "seconds": 0.0}
     torch.manual_seed(args.seed)
     if args.init_from is None:
-        return FAMILIES[args.family].new_model(DrafterConfig.from_json(head.config)), nothing
-    model = load_drafter(args.init_from, target_config=head.config).train()
+        return new_drafter(replace(DrafterConfig.from_json(head.config), family=args.family)), nothing
+    start = load_drafter(args.init_from, target_config=head.config)
+    model = new_drafter(replace(start.config, family=args.family))
+    check_tensors(args.init_from, start.state_dict(), model.config)
+    model.load_state_dict(start.state_dict())
     record = args.init_from / "training.json"
     if not record.exists():  # an imported draft model: its cost is not known to us
         return model, nothing
@@ -216,12 +220,13 @@ def _num_steps(
     """Returns the optimizer steps of `--epochs`, or those that spend what `--match-cost` spent in total."""
     if args.epochs is not None:
         return plan.num_steps(args.epochs)
-    from taps.model.flops import num_steps_within, training_cost
+    from taps.model.flops import num_steps_within
 
     budget = read_json(args.match_cost / "training.json", kind="training")["total"]["flops"] - inherited["flops"]
     if budget <= 0:
         raise TapsError(args.match_cost, "already spent by --init-from", remedy="match a costlier draft model")
-    cost = training_cost(model.config, head_columns=len(head.head), num_passes=args.alignment_passes)
+    family = FAMILIES[args.family]
+    cost = family.training_cost(model.config, head_columns=len(head.head), num_passes=args.alignment_passes)
     steps = (cost.flops(*conversations.size(plan.rows_of(step))) for step in itertools.count())
     return num_steps_within(budget, steps)
 

@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from taps.model.drafter import DrafterConfig, DraftModel
+from taps.model.family import new_drafter
 from taps.plumbing.artefacts import read_json, write_json
 from taps.plumbing.atomic import atomic_path, write_text
 from taps.plumbing.errors import ArtefactError, TapsError
@@ -24,7 +25,7 @@ WEIGHTS, CONFIG, PROVENANCE = "model.safetensors", "config.json", "provenance.js
 def expected_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:
     """Returns name -> shape of every tensor that a draft model of this shape has."""
     with torch.device("meta"):
-        return {name: tuple(tensor.shape) for name, tensor in DraftModel(config).state_dict().items()}
+        return {name: tuple(tensor.shape) for name, tensor in new_drafter(config).state_dict().items()}
 
 
 def check_tensors(where: Path, tensors: Mapping[str, torch.Tensor], config: DrafterConfig) -> None:
@@ -101,7 +102,7 @@ def load_drafter(
     config = read_drafter_config(folder)
     if target_config is not None:
         check_fits_target(Path(folder), config, target_config)
-    model = DraftModel(config)
+    model = new_drafter(config)
     model.load_state_dict(read_drafter_tensors(folder), strict=True)
     return model.to(device=device, dtype=dtype).eval()
 

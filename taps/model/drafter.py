@@ -42,6 +42,7 @@ class DrafterConfig:
         attention_bias: Whether q, k and v have biases (Qwen2's family).
         bias: Whether fc has a bias (some published checkpoints).
         model_type: The target's family, e.g. `llama`; recorded, not interpreted.
+        family: The draft family, whose network this is; `taps.model.family` finds it.
     """
 
     hidden_size: int
@@ -56,6 +57,7 @@ class DrafterConfig:
     attention_bias: bool = False
     bias: bool = False
     model_type: str = "llama"
+    family: str = "eagle2"
 
     @classmethod
     def from_json(cls, config: Mapping[str, Any]) -> DrafterConfig:
@@ -81,6 +83,7 @@ class DrafterConfig:
                 attention_bias=bool(config.get("attention_bias", config.get("model_type") == "qwen2")),
                 bias=bool(config.get("bias", False)),
                 model_type=config.get("model_type", "llama"),
+                family=config.get("family", "eagle2"),
             )
         except KeyError as error:
             raise TapsError(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
     from taps.model.drafter import DrafterConfig, DraftModel
+    from taps.model.flops import TrainingCost
     from taps.model.losses import Losses, LossWeights
 
 
@@ -65,5 +66,20 @@ class Family:
 
         return draft_losses(predictions, features, head, weights)
 
+    def training_cost(self, config: DrafterConfig, *, head_columns: int, num_passes: int) -> TrainingCost:
+        """Returns the floating point operations of training; see `taps.model.flops.training_cost`."""
+        from taps.model.flops import training_cost
+
+        return training_cost(config, head_columns=head_columns, num_passes=num_passes)
+
 
 FAMILIES: Catalogue[Family] = Catalogue("taps.model.families", what="draft family")
+
+
+def new_drafter(config: DrafterConfig) -> DraftModel:
+    """Returns an untrained draft model: the network of the family that its config names.
+
+    Raises:
+        TapsError: no such family.
+    """
+    return FAMILIES.find(config.family).new_model(config)

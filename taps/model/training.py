@@ -21,7 +21,6 @@ from torch import nn
 from taps.model.batches import Batch, Conversations, Noise, Plan
 from taps.model.drafter import DraftModel
 from taps.model.family import Family
-from taps.model.flops import training_cost
 from taps.model.losses import Losses, LossWeights
 from taps.model.target_head import TargetHead
 from taps.model.training_state import load_state, save_state
@@ -72,7 +71,7 @@ class DraftTraining(nn.Module):
 
     def __init__(self, drafter: DraftModel, head: TargetHead, recipe: Recipe, family: Family) -> None:
         super().__init__()
-        self._family = family
+        self.family = family
         self.drafter = drafter
         self._head = head
         self._recipe = recipe
@@ -80,7 +79,7 @@ class DraftTraining(nn.Module):
     def forward(self, batch: Batch) -> Losses:
         """Returns the losses summed over the supervised tokens of `batch` and over passes."""
         like = self._head.head
-        predictions = self._family.predictions(
+        predictions = self.family.predictions(
             self.drafter,
             self._head.embed(batch.next_tokens.to(like.device)),
             batch.features.to(like),
@@ -90,7 +89,7 @@ class DraftTraining(nn.Module):
         )
         supervised = batch.supervised.to(like.device)
         kept = torch.stack([prediction[supervised] for prediction in predictions])
-        return self._family.losses(kept, batch.targets.to(like), like, self._recipe.loss_weights)
+        return self.family.losses(kept, batch.targets.to(like), like, self._recipe.loss_weights)
 
 
 @dataclass
@@ -136,7 +135,10 @@ def train(
         head_columns: Size of the (draft) vocabulary, for the count of operations.
     """
     rank, world = dist.get_rank(), dist.get_world_size()
-    cost = training_cost(engine.module.drafter.config, head_columns=head_columns, num_passes=recipe.num_passes)
+    training = engine.module
+    cost = training.family.training_cost(
+        training.drafter.config, head_columns=head_columns, num_passes=recipe.num_passes
+    )
     totals = {"num_tokens": 0, "num_supervised": 0, "flops": 0.0, "seconds": 0.0}
     facts: dict[str, Any] = {"metrics": [], "running": _no_sums(), **totals}
     first_step = 0

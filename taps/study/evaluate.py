@@ -9,6 +9,7 @@ from typing import Any
 
 from taps.decoding.strategy import STRATEGIES
 from taps.plumbing.code_digest import code_digest
+from taps.study import train
 from taps.study.contents import (
     HELDOUT,
     Config,
@@ -91,6 +92,11 @@ def timed_drafters(config: Config) -> list[str]:
     return [f"<results>/drafters/{method}/{name}" for name in names]
 
 
+def cost_code(config: Config) -> str:
+    """Returns the digest of the code that times them."""
+    return train.code(config, next(iter(config["methods"])), stage="taps.cost")
+
+
 def timed_flags(config: Config, folders: Sequence[str]) -> list[str]:
     """Returns them with their names."""
     return flags(drafter=[f"{Path(folder).name}={folder}" for folder in folders])
@@ -128,6 +134,7 @@ def live_strategies(config: Config, method: str) -> str:
     return json.dumps([{**row, "num_draft_tokens": config["drafting"]["num_draft_tokens"]} for row in rows])
 
 
-def live_code(config: Config) -> str:
-    """Returns the digest of the code of the live check: the stage's and its strategies'."""
-    return code_digest("taps.live_check", modules=STRATEGIES.modules(config["evaluation"]["live"]["strategies"]))
+def live_code(config: Config, method: str) -> str:
+    """Returns the digest of the code of the live check: the stage's, its strategies' and the draft family's."""
+    strategies = STRATEGIES.modules(config["evaluation"]["live"]["strategies"])
+    return train.code(config, method, stage="taps.live_check", modules=strategies)

@@ -14,9 +14,10 @@ from taps.study.flags import flags
 from taps.study.roles import family_of
 
 
-def code(config: Config, method: str) -> str:
-    """Returns the digest of the code that trains a method: the stage's and its draft family's."""
-    return code_digest("taps.train", modules=FAMILIES.modules([family_of(config, method)]))
+def code(config: Config, *methods: str, stage: str, modules: Sequence[str] = ()) -> str:
+    """Returns the digest of a stage that handles draft models of these methods: its code, and their families'."""
+    families = FAMILIES.modules(family_of(config, method) for method in methods)
+    return code_digest(stage, modules=[*families, *modules])
 
 
 def other_drafter(config: Config, method: str, mixture: str, *, field: str) -> list[str]:

@@ -18,7 +18,7 @@ rule average:
         mem_mb=6000,
         runtime=30,
     params:
-        code=code_digest("taps.average"),
+        code=ask(train.code, "method", stage="taps.average"),
         drafters=ask_about(average.weight_flags, "drafters", "method", "mixture"),
     shell:
         """

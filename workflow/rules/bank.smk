@@ -24,7 +24,7 @@ rule bank:
         runtime=240,
         gpu=1 if ON_GPU else 0,
     params:
-        code=code_digest("taps.bank"),
+        code=ask(train.code, "method", stage="taps.bank"),
         lease=lease(1),
         draft_vocab=each("draft_vocab", "draft_vocab"),
         depth=DRAFTING["depth"],

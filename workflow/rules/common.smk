@@ -14,6 +14,7 @@ from taps.plumbing.lease import hold_file
 from taps.study import assets, average, contents, data, evaluate, reporting, trace, train
 from taps.study.config import validate
 from taps.study.flags import flags
+from taps.study.roles import family_of
 
 use_checkout(ROOT)
 

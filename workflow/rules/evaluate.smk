@@ -87,7 +87,7 @@ rule cost:
         runtime=30,
         gpu=1 if ON_GPU else 0,
     params:
-        code=code_digest("taps.cost"),
+        code=evaluate.cost_code(config),
         lease=lease(1),
         drafters=ask_about(evaluate.timed_flags, "drafters"),
         draft_vocab=each("draft_vocab", "draft_vocab"),
@@ -136,7 +136,7 @@ if EVALUATION["live"]:
             runtime=120,
             gpu=1 if ON_GPU else 0,
         params:
-            code=evaluate.live_code(config),
+            code=ask(evaluate.live_code, "method"),
             lease=lease(1),
             drafters=each_named("drafter", "drafters", evaluate.live_drafters, "method"),
             banks=each_named("bank", "banks", evaluate.live_drafters, "method"),

@@ -27,7 +27,7 @@ rule train:
         runtime=1440,
         gpu=PARALLEL["training_processes"] if ON_GPU else 0,
     params:
-        code=ask(train.code, "method"),
+        code=ask(train.code, "method", stage="taps.train"),
         launch=lease(PARALLEL["training_processes"]) + train.launcher(config),
         tokens=each_named("tokens", "tokens", data.corpora_of, "mixture"),
         features=ask_about(train.feature_flags, "features", "mixture"),
@@ -88,10 +88,12 @@ rule import_draft:
         mem_mb=8000,
         runtime=30,
     params:
-        code=code_digest("taps.import_draft"),
+        code=ask(train.code, "method", stage="taps.import_draft"),
+        family=ask(family_of, "method"),
     shell:
         """
         python -m taps.import_draft \
+            --family {params.family:q} \
             --source {input.checkpoint:q} \
             --target {input.target:q} \
             --output {output:q} \
