@@ -1,7 +1,7 @@
 """Draft models -> their weighted mean: one draft model made of specialists, without training.
 
-    python -m taps.average --drafter results/laptop/drafters/eagle2/math --weight 0.5 \\
-        --drafter results/laptop/drafters/eagle2/chat --weight 0.5 --output results/laptop/drafters/eagle2/averaged
+    cd results/laptop/drafters/eagle2/seed0
+    python -m taps.average --drafter math --weight 0.5 --drafter chat --weight 0.5 --output averaged
 
 The mean is taken in float32. Only draft models of one target and one shape can be averaged, and it is meant for
 specialists trained from a common start: the mean of independently trained networks need not be a network that works.

@@ -1,8 +1,8 @@
 """Drafts a tree at every position of a recorded text: one bank per drafter and trace.
 
-    python -m taps.bank --target results/laptop/target --drafter results/laptop/drafters/eagle2/math \
+    python -m taps.bank --target results/laptop/target --drafter results/laptop/drafters/eagle2/seed0/math \
         --trace results/laptop/traces/gsm8k/t0_s0.safetensors --draft-vocab results/laptop/draft_vocab.safetensors \
-        --depth 5 --top-k 8 --num-nodes 80 --output results/laptop/banks/eagle2/math/gsm8k/t0_s0.safetensors
+        --depth 5 --top-k 8 --num-nodes 80 --output results/laptop/banks/eagle2/seed0/math/gsm8k/t0_s0.safetensors
 
 Only the largest tree is kept: its nodes are sorted so that every smaller budget is a prefix.
 """

@@ -1,9 +1,9 @@
 """Fits one inverse temperature per drafter on held-out conversations, for the `_calibrated` strategies.
 
     python -m taps.calibrate --trace results/laptop/traces/heldout_math/t0_s0.safetensors \
-        --bank results/laptop/banks/eagle2/math/heldout_math/t0_s0.safetensors \
-        --bank results/laptop/banks/eagle2/chat/heldout_math/t0_s0.safetensors \
-        --output results/laptop/calibration/eagle2.json
+        --bank results/laptop/banks/eagle2/seed0/math/heldout_math/t0_s0.safetensors \
+        --bank results/laptop/banks/eagle2/seed0/chat/heldout_math/t0_s0.safetensors \
+        --output results/laptop/calibration/eagle2/seed0.json
 
 Every bank names its drafter and its trace. All positions of a bank count, and a drafter's banks are pooled. The output
 holds per drafter: inverse_temperature, num_nodes, and `before` and `after`, the calibration error without and with it.

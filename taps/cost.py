@@ -1,6 +1,6 @@
 """Measures on this machine what a cycle costs: target forwards by tree size, drafting, plain decoding, the overhead.
 
-    python -m taps.cost --target results/laptop/target --drafter math=results/laptop/drafters/eagle2/math \
+    python -m taps.cost --target results/laptop/target --drafter math=results/laptop/drafters/eagle2/seed0/math \
         --draft-vocab results/laptop/draft_vocab.safetensors --depth 5 --top-k 8 --num-draft-tokens 40 \
         --output results/laptop/cost.json
 

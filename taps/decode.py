@@ -1,7 +1,8 @@
 """Decodes speculatively and streams the text: any target, any drafters, any strategy.
 
     python -m taps.decode --target results/laptop/target \
-        --drafter math=results/laptop/drafters/eagle2/math --drafter chat=results/laptop/drafters/eagle2/chat \
+        --drafter math=results/laptop/drafters/eagle2/seed0/math \
+        --drafter chat=results/laptop/drafters/eagle2/seed0/chat \
         --draft-vocab results/laptop/draft_vocab.safetensors --strategy merged_adaptive \
         --prompt "Tom has 3 apples and buys 5 more. How many has he?" --compare
 

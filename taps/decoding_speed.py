@@ -26,7 +26,7 @@ from taps.plumbing.provenance import provenance
 def build_parser() -> argparse.ArgumentParser:
     parser = stage_parser("taps.decoding_speed", __doc__)
     parser.add_argument("--results", type=Path, required=True, help="results folder of a finished study")
-    parser.add_argument("--method", default="eagle2", help="draft family (default: %(default)s)")
+    parser.add_argument("--run", default="eagle2/seed0", help="method and training seed (default: %(default)s)")
     parser.add_argument("--drafters", nargs="+", default=["math", "chat"], help="to combine (default: math chat)")
     parser.add_argument("--benchmark", default="gsm8k", help="texts to work on (default: %(default)s)")
     parser.add_argument(
@@ -55,9 +55,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(table(lines))
 
 
-def bank_path(args: argparse.Namespace, name: str, *, method: str, benchmark: str, when: str = "t0_s0") -> Path:
+def bank_path(args: argparse.Namespace, name: str, *, run: str, benchmark: str, when: str = "t0_s0") -> Path:
     """Returns where the study has a drafter's bank."""
-    return args.results / "banks" / method / name / benchmark / f"{when}.safetensors"
+    return args.results / "banks" / run / name / benchmark / f"{when}.safetensors"
 
 
 def measure_bank(args: argparse.Namespace, num_nodes: int) -> dict[str, Any]:
@@ -70,11 +70,11 @@ def measure_bank(args: argparse.Namespace, num_nodes: int) -> dict[str, Any]:
     from taps.model.target_head import load_target_head
 
     name = args.drafters[0]
-    made = read_envelope(bank_path(args, name, method=args.method, benchmark=args.benchmark), kind="bank")["meta"]
+    made = read_envelope(bank_path(args, name, run=args.run, benchmark=args.benchmark), kind="bank")["meta"]
     vocabulary = args.results / "draft_vocab.safetensors" if made["draft_vocab_size"] else None
     head = load_target_head(args.results / "target", draft_vocab=vocabulary, device=args.device)
     model = load_drafter(
-        args.results / "drafters" / args.method / name, target_config=head.config, dtype=torch.float32,
+        args.results / "drafters" / args.run / name, target_config=head.config, dtype=torch.float32,
         device=args.device,
     )  # fmt: skip
     trace, _ = read_tensors(args.results / "traces" / args.benchmark / "t0_s0.safetensors", kind="trace")
@@ -101,17 +101,16 @@ def measure_replays(args: argparse.Namespace, replays: Sequence[Any]) -> dict[st
             when = f"t{file.temperature:g}_s{file.seed}"
             drafters = sorted({name for row in rows for name in row["drafters"]})
             banks = {
-                name: bank_path(args, name, method=file.method, benchmark=file.benchmark, when=when)
-                for name in drafters
+                name: bank_path(args, name, run=file.run, benchmark=file.benchmark, when=when) for name in drafters
             }
             settings = {name: file.meta[name] for name in ("num_draft_tokens", "decay", "prior")}
             start = time.perf_counter()
             recording = load_recording(args.results / "traces" / file.benchmark / f"{when}.safetensors", banks)
             variants = parse_variants(json.dumps(rows), banks, settings["num_draft_tokens"])
-            found = replay(recording, variants, factors=factors(args, file.method), **settings)
+            found = replay(recording, variants, factors=factors(args, file.run), **settings)
             write_replay(
                 found,
-                Labels(method=file.method, benchmark=file.benchmark),
+                Labels(method=file.method, benchmark=file.benchmark, training_seed=file.training_seed),
                 settings=settings,
                 provenance={},
                 cycles=Path(scratch) / "replay.parquet",
@@ -130,7 +129,7 @@ def measure_live(args: argparse.Namespace, num_draft_tokens: int) -> list[dict[s
     from taps.decoding.variants import parse_variants
 
     trace = args.results / "traces" / args.benchmark / "t0_s0.safetensors"
-    banks = {name: bank_path(args, name, method=args.method, benchmark=args.benchmark) for name in args.drafters}
+    banks = {name: bank_path(args, name, run=args.run, benchmark=args.benchmark) for name in args.drafters}
     recording = load_recording(trace, banks)
     rows = [{"strategy": "single", "drafters": args.drafters[:1]}]
     rows += [{"strategy": name, "drafters": args.drafters} for name in args.strategies]
@@ -139,7 +138,7 @@ def measure_live(args: argparse.Namespace, num_draft_tokens: int) -> list[dict[s
     target, drafters = load_models(
         argparse.Namespace(
             target=args.results / "target",
-            drafter=[(name, args.results / "drafters" / args.method / name) for name in args.drafters],
+            drafter=[(name, args.results / "drafters" / args.run / name) for name in args.drafters],
             draft_vocab=vocabulary if recording.drafting["draft_vocab_size"] else None,
             depth=recording.drafting["depth"],
             top_k=recording.drafting["top_k"],
@@ -149,7 +148,7 @@ def measure_live(args: argparse.Namespace, num_draft_tokens: int) -> list[dict[s
         )
     )
     texts = read_texts(trace, args.num_prompts)
-    found = check_live(target, drafters, recording, variants, texts, factors=factors(args, args.method))
+    found = check_live(target, drafters, recording, variants, texts, factors=factors(args, args.run))
     return [
         line
         for row in found["rows"]
@@ -175,11 +174,11 @@ def rows_of(replay: Path) -> list[dict[str, Any]]:
     ]
 
 
-def factors(args: argparse.Namespace, method: str) -> dict[str, float]:
-    """Returns drafter -> inverse temperature of a method, as far as the study has fitted them."""
+def factors(args: argparse.Namespace, run: str) -> dict[str, float]:
+    """Returns drafter -> inverse temperature of a method and training seed, as far as the study has fitted them."""
     from taps.decoding.calibration import read_factors
 
-    path = args.results / "calibration" / f"{method}.json"
+    path = args.results / "calibration" / f"{run}.json"
     return read_factors(path) if path.exists() else {}
 
 

@@ -1,6 +1,6 @@
 """One of our draft models -> a folder that EAGLE's own code, vLLM or SGLang serves.
 
-    python -m taps.export_draft --drafter results/laptop/drafters/eagle2/math --target results/laptop/target \\
+    python -m taps.export_draft --drafter results/laptop/drafters/eagle2/seed0/math --target results/laptop/target \\
         --flavour sglang --output exported/math-sglang
 
 The folder holds model.safetensors and config.json by the rules of `taps.model.flavours`; what was written is read back

@@ -1,7 +1,7 @@
 """Published draft model -> one of ours: reads official EAGLE, HASS and TAPS checkpoints, strictly.
 
     python -m taps.import_draft --source ~/EAGLE-LLaMA3-Instruct-8B --target results/paper/target \\
-        --output results/paper/drafters/eagle2/published
+        --output results/paper/drafters/eagle2/seed0/published
     python -m taps.import_draft --hub yuhuili/EAGLE-LLaMA3-Instruct-8B --revision <40 hex digits> ...
 
 The source is a folder (or Hub repository) with config.json and either model.safetensors or pytorch_model.bin; pickles

@@ -1,9 +1,10 @@
 """Checks live decoding against the recording: the same text, the same cycles, and the predicted speed.
 
     python -m taps.live_check --target results/laptop/target --trace results/laptop/traces/gsm8k/t0_s0.safetensors \
-        --drafter math=results/laptop/drafters/eagle2/math --drafter chat=results/laptop/drafters/eagle2/chat \
-        --bank math=results/laptop/banks/eagle2/math/gsm8k/t0_s0.safetensors \
-        --bank chat=results/laptop/banks/eagle2/chat/gsm8k/t0_s0.safetensors \
+        --drafter math=results/laptop/drafters/eagle2/seed0/math \
+        --drafter chat=results/laptop/drafters/eagle2/seed0/chat \
+        --bank math=results/laptop/banks/eagle2/seed0/math/gsm8k/t0_s0.safetensors \
+        --bank chat=results/laptop/banks/eagle2/seed0/chat/gsm8k/t0_s0.safetensors \
         --draft-vocab results/laptop/draft_vocab.safetensors --num-prompts 4 --num-draft-tokens 40 \
         --strategies '[{"strategy": "single", "drafters": ["math"]},
                        {"strategy": "merged_adaptive", "drafters": ["math", "chat"]}]' \

@@ -1,11 +1,11 @@
 """Replays decoding strategies over recorded text and draft banks: every cycle of every answer, no model in memory.
 
     python -m taps.replay --trace results/laptop/traces/gsm8k/t0_s0.safetensors --method eagle2 --benchmark gsm8k \
-        --bank math=results/laptop/banks/eagle2/math/gsm8k/t0_s0.safetensors \
-        --bank chat=results/laptop/banks/eagle2/chat/gsm8k/t0_s0.safetensors --num-draft-tokens 40 \
+        --bank math=results/laptop/banks/eagle2/seed0/math/gsm8k/t0_s0.safetensors \
+        --bank chat=results/laptop/banks/eagle2/seed0/chat/gsm8k/t0_s0.safetensors --num-draft-tokens 40 \
         --strategies '[{"strategy": "single", "drafters": ["math"], "num_draft_tokens": [20, 40]},
                        {"strategy": "merged_matched", "drafters": ["math", "chat"]}]' \
-        --output results/laptop/replays/eagle2/gsm8k/t0_s0.parquet
+        --output results/laptop/replays/eagle2/seed0/gsm8k/t0_s0.parquet
 
 Two tables. The output has one row per cycle. Beside it, `.nodes.parquet` has the entropy and confidence of the nodes
 that `single` verified at the default budget, one row per cycle, depth and kind of node (`taps.decoding.node_groups`).
@@ -35,6 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--strategies", required=True, help=HELP)
     parser.add_argument("--num-draft-tokens", type=int, required=True, help="default nodes of one drafter's tree")
     parser.add_argument("--method", required=True, help="draft family, a label of the result")
+    parser.add_argument("--training-seed", type=int, default=0, help="of the drafters, a label of the result")
     parser.add_argument("--benchmark", required=True, help="a label of the result")
     parser.add_argument("--calibration", type=Path, help="inverse temperatures for the _calibrated strategies")
     parser.add_argument(
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         inputs["calibration"] = args.calibration
     write_replay(
         found,
-        Labels(method=args.method, benchmark=args.benchmark),
+        Labels(method=args.method, benchmark=args.benchmark, training_seed=args.training_seed),
         settings=settings,
         provenance=provenance(stage="taps.replay", inputs=inputs),
         cycles=args.output,

@@ -55,7 +55,7 @@ class Study:
 
     def rows(self, method: str, *, num_groups: int) -> list[dict[str, Any]]:
         """Returns every strategy over a method's drafters, or over the first groups of them that it combines."""
-        held = sorted(path.name for path in (self.results / "drafters" / method).iterdir())
+        held = sorted(path.name for path in (self.results / "drafters" / method / "seed0").iterdir())
         groups = [group for group in self.config["strategies"]["combinations"] if set(group) <= set(held)][:num_groups]
         if self.config["methods"][method].get("strategies") == ["single"]:
             return [{"strategy": "single", "drafters": [name]} for name in held]
@@ -86,7 +86,9 @@ class Study:
         common += ["--draft-vocab", str(self.results / "draft_vocab.safetensors")]
         shape = ["--depth", str(drafting["depth"]), "--top-k", str(drafting["top_k"])]
         shape += ["--num-nodes", str(drafting["num_nodes"])]
-        folders = {name: self.results / "drafters" / method / name for row in rows for name in row["drafters"]}
+        folders = {
+            name: self.results / "drafters" / method / "seed0" / name for row in rows for name in row["drafters"]
+        }
         for name, folder in folders.items():
             bank = self.folder / f"{trace.stem}-{method}-{name}.safetensors"
             banks[bank] = ["-m", "taps.bank", *common, *shape, "--drafter", str(folder)]
@@ -95,7 +97,7 @@ class Study:
         live += ["--num-prompts", "1000"]
         for (name, folder), bank in zip(folders.items(), banks, strict=True):
             live += ["--drafter", f"{name}={folder}", "--bank", f"{name}={bank}"]
-        if (calibration := self.results / "calibration" / f"{method}.json").exists():
+        if (calibration := self.results / "calibration" / method / "seed0.json").exists():
             live += ["--calibration", str(calibration)]
         reports = {
             self.folder / f"{trace.stem}-{method}-{part}.json": [

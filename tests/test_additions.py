@@ -130,7 +130,7 @@ def test_a_draft_family_trains_its_drafters(study: Study) -> None:
     assert jobs.keys() - REPORT <= {"train", "average", "bank", "calibrate", "replay", "cost", "live_check"}
     assert jobs["replay"] == 4  # two benchmarks at two temperatures, of the new method alone
     study.run("run.log")
-    folder = study.folder / "results/smoke/drafters/normed/math"
+    folder = study.folder / "results/smoke/drafters/normed/seed0/math"
     assert json.loads((folder / "config.json").read_text())["family"] == "normed"
     table: Any = pd.read_csv(study.folder / "reports/smoke/tables/acceptance_length.csv")
     assert table.loc[table["method"] == "normed", "tau"].ge(1).all()

@@ -75,7 +75,7 @@ def test_a_loss_reruns_training_and_what_follows(
         {"train", "average", "bank", "replay", "tabulate"} <= jobs.keys() <= {"train", "average"} | EVALUATION | REPORT
     )
     assert jobs["train"] == len(
-        list((finished_smoke.study.folder / "results/smoke/drafters").glob("*/*/training.json"))
+        list((finished_smoke.study.folder / "results/smoke/drafters").glob("*/*/*/training.json"))
     )
 
 
@@ -95,7 +95,7 @@ def test_a_benchmark_runs_its_traces_banks_and_replays(
     assert jobs["prompts"] == 1
     assert jobs["trace"] == jobs["replay"] == conditions
     assert jobs.keys() - REPORT <= {"prompts", "overlap", "trace", "bank", "replay", "live_check"}
-    banks = len(list((finished_smoke.study.folder / "results/smoke/banks").glob("*/*/mt_bench/*.safetensors")))
+    banks = len(list((finished_smoke.study.folder / "results/smoke/banks").glob("*/*/*/mt_bench/*.safetensors")))
     assert jobs["bank"] == banks
 
 

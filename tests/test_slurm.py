@@ -19,7 +19,7 @@ from tests.slurm_cluster import Cluster, why_not
 
 ROOT = Path(__file__).parent.parent
 SMOKE = ROOT / "workflow" / "studies" / "smoke.yaml"
-REPLAY = "results/smoke/replays/eagle2/mt_bench/t0_s0.parquet"
+REPLAY = "results/smoke/replays/eagle2/seed0/mt_bench/t0_s0.parquet"
 # fetch, corpus, target, prompts, held-out, tokens, vocabulary, mixture, features, two traces, train, bank, replay
 NUM_JOBS = 14
 PATIENCE_S = 1200

@@ -88,21 +88,27 @@ def overlap(path: Path) -> Table:
     )
 
 
+def run_of(label: str) -> dict[str, Any]:
+    """Returns method and training seed of e.g. `eagle2/seed0`; a method alone is of seed 0."""
+    method, _, seed = label.partition("/seed")
+    return {"method": method, "training_seed": int(seed or 0)}
+
+
 def training(drafters: Labelled) -> tuple[Table, Table]:
     """Returns (summary, curves) of trained draft models.
 
     Args:
-        drafters: `method/mixture` -> the drafter's folder; folders without a training record (averages) are skipped.
+        drafters: `method/seed0/mixture` -> the drafter's folder; one without a training record (an average) is skipped.
     """
     rows: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
     for label, folder in drafters:
         if not (folder / "training.json").exists():
             continue
-        method, _, mixture = label.partition("/")
+        run, _, mixture = label.rpartition("/")
         record = read_json(folder / "training.json", kind="training")
         metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-        key = {"method": method, "drafters": mixture}
+        key = {**run_of(run), "drafters": mixture}
         curves += [{**key, **entry} for entry in metrics]
         last = metrics[-1] if metrics else {}
         rows.append(
@@ -140,18 +146,18 @@ def calibration(fits: Labelled) -> Table:
     """Returns one row per method and drafter: the fitted temperature, calibration error before and after.
 
     Args:
-        fits: Method -> its calibration file.
+        fits: `method/seed0` -> its calibration file.
     """
     rows = [
         {
-            "method": method,
+            **run_of(run),
             "drafters": drafter,
             "inverse_temperature": fit["inverse_temperature"],
             "num_nodes": fit["num_nodes"],
             "error_before": fit["before"]["expected_calibration_error"],
             "error_after": fit["after"]["expected_calibration_error"],
         }
-        for method, path in fits
+        for run, path in fits
         for drafter, fit in sorted(read_json(path, kind="calibration")["drafters"].items())
     ]
     return Table(

@@ -128,10 +128,11 @@ def missing(tables: Sequence[dict[str, Any]], labels: Labels) -> list[str]:
     """Returns what the study lacks, in words: the first ten gaps and the number of the others."""
     rows: list[list[str]] = next((table["rows"] for table in tables if table["name"] == "missing"), [])
     words = []
-    for temperature, method, benchmark, seed, strategy, drafters, what in rows:
+    for temperature, method, benchmark, training_seed, seed, strategy, drafters, what in rows:
         where = f"{labels.benchmark(benchmark)}, {labels.method(method)}, T = {temperature}"
         row = f"{labels.row(strategy, drafters)} on " if strategy else ""
-        words.append(f"{row}{where}{'' if seed == '-1' else f', seed {seed}'} ({what})")
+        seeds = "" if seed == "-1" else f", training seed {training_seed}, seed {seed}"
+        words.append(f"{row}{where}{seeds} ({what})")
     return words if len(words) <= 10 else [*words[:10], f"and {len(words) - 10} more (table below)"]
 
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from taps.plumbing.errors import ArtefactError, TapsError
 from taps.plumbing.provenance import rebuild_command, sha256_of
 
-CONDITION = ["temperature", "method", "benchmark", "seed"]  # what one replay file was made under
+CONDITION = ["temperature", "method", "benchmark", "training_seed", "seed"]  # what one replay file was made under
 ROW = ["strategy", "drafters", "num_draft_tokens"]  # what one replayed variant is
 COUNTS = ["accepted", "emitted", "num_nodes", "num_drafted"]
 CYCLE_COLUMNS = [*ROW, "sequence", "question", "turn", "cycle", "start", *COUNTS[:2], "chosen", *COUNTS[2:], "score"]
@@ -36,7 +36,7 @@ class ReplayFile:
 
     Attributes:
         path: The parquet file of cycles.
-        temperature, method, benchmark, seed: The condition.
+        temperature, method, benchmark, training_seed, seed: The condition.
         meta: All facts of the envelope.
     """
 
@@ -44,6 +44,7 @@ class ReplayFile:
     temperature: float
     method: str
     benchmark: str
+    training_seed: int
     seed: int
     meta: dict[str, Any]
 
@@ -51,6 +52,11 @@ class ReplayFile:
     def nodes_path(self) -> Path:
         """The file of evaluated nodes beside the cycles; it may be absent."""
         return self.path.with_suffix(".nodes.parquet")
+
+    @property
+    def run(self) -> str:
+        """Method and training seed as folders name them, e.g. `eagle2/seed0`."""
+        return f"{self.method}/seed{self.training_seed}"
 
     @property
     def condition(self) -> dict[str, Any]:
@@ -74,7 +80,7 @@ def find_replays(paths: Iterable[Path]) -> list[ReplayFile]:
         raise TapsError(
             ", ".join(map(str, paths)), "no replay file (*.parquet) found", remedy="run the replay stage first"
         )
-    files.sort(key=lambda file: (file.temperature, file.method, file.benchmark, file.seed))
+    files.sort(key=lambda file: tuple(file.condition.values()))
     for one, two in itertools.pairwise(files):
         if one.condition == two.condition:
             raise TapsError(two.path, f"holds the same condition as {one.path}", found=two.condition)
@@ -104,11 +110,13 @@ def sources(files: Sequence[ReplayFile]) -> pd.DataFrame:
 def missing(cycles: pd.DataFrame) -> pd.DataFrame:
     """Returns the combinations that a complete study would hold and this one does not.
 
-    A condition (method, benchmark, temperature, seed) is missing when its neighbours exist: every benchmark under every
-    (method, temperature) that has any, with every seed that another cell of that temperature has. A row (strategy,
-    drafters, budget) is missing from a condition when another benchmark of the same method and temperature has it.
+    A condition (method, benchmark, temperature, seeds) is missing when its neighbours exist: every benchmark under
+    every (method, temperature) that has any, with every training seed of the method and every seed that another cell
+    of that temperature has. A row (strategy, drafters, budget) is missing from a condition when another benchmark of
+    the same method and temperature has it.
 
-    Returns columns: temperature, method, benchmark, seed (-1: all), strategy, drafters ("" for all of them), what.
+    Returns columns: temperature, method, benchmark, training_seed and seed (-1: all), strategy, drafters ("" for all of
+    them), what.
     """
     held = cycles[[*CONDITION, *ROW]].drop_duplicates()
     gaps = [*_missing_conditions(held), *_missing_rows(held)]
@@ -120,12 +128,13 @@ def _missing_conditions(held: pd.DataFrame) -> list[tuple[Any, ...]]:
     gaps: list[tuple[Any, ...]] = []
     pairs = sorted(set(held[CONDITION[:2]].itertuples(index=False, name=None)))  # controls lack temperatures by design
     for (temperature, method), benchmark in itertools.product(pairs, sorted(set(held["benchmark"]))):
-        seeds = sorted(set(held.loc[held["temperature"] == temperature, "seed"]))
-        absent = [seed for seed in seeds if (temperature, method, benchmark, seed) not in have]
+        trained = sorted(set(held.loc[held["method"] == method, "training_seed"]))
+        seeds = list(itertools.product(trained, sorted(set(held.loc[held["temperature"] == temperature, "seed"]))))
+        absent = [pair for pair in seeds if (temperature, method, benchmark, *pair) not in have]
         if len(absent) == len(seeds):
-            gaps.append((temperature, method, benchmark, -1, "", "", "benchmark not replayed"))
+            gaps.append((temperature, method, benchmark, -1, -1, "", "", "benchmark not replayed"))
         else:
-            gaps += [(temperature, method, benchmark, seed, "", "", "seed not replayed") for seed in absent]
+            gaps += [(temperature, method, benchmark, *pair, "", "", "seed not replayed") for pair in absent]
     return gaps
 
 
@@ -133,10 +142,10 @@ def _missing_rows(held: pd.DataFrame) -> list[tuple[Any, ...]]:
     gaps: list[tuple[Any, ...]] = []
     for (temperature, method), group in held.groupby(["temperature", "method"], observed=True):
         rows = set(group[ROW].itertuples(index=False, name=None))
-        for (benchmark, seed), part in group.groupby(["benchmark", "seed"], observed=True):
+        for place, part in group.groupby(CONDITION[2:], observed=True):
             for strategy, drafters, budget in sorted(rows - set(part[ROW].itertuples(index=False, name=None))):
                 what = f"not replayed at {budget} draft tokens"
-                gaps.append((temperature, method, benchmark, seed, strategy, drafters, what))
+                gaps.append((temperature, method, *place, strategy, drafters, what))
     return gaps
 
 
@@ -154,6 +163,7 @@ def _describe(path: Path) -> ReplayFile:
             temperature=float(meta["temperature"]),
             method=str(meta["method"]),
             benchmark=str(meta["benchmark"]),
+            training_seed=int(meta.get("training_seed", 0)),
             seed=int(meta["seed"]),
             meta=meta,
         )

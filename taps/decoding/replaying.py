@@ -30,10 +30,12 @@ class Labels:
     Attributes:
         method: Draft family.
         benchmark: Whose prompts.
+        training_seed: Of its draft models.
     """
 
     method: str
     benchmark: str
+    training_seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +110,7 @@ def write_replay(
     trace = found.recording.trace_meta
     meta = {
         "method": labels.method,
+        "training_seed": labels.training_seed,
         "benchmark": labels.benchmark,
         "temperature": trace["sampling"]["temperature"],
         "seed": trace["seed"],

@@ -13,9 +13,11 @@ def all_names(config: Config) -> list[str]:
     return list(dict.fromkeys(name for method in config["methods"] for name in averages_of(config, method)))
 
 
-def drafters(config: Config, method: str, average: str) -> list[str]:
+def drafters(config: Config, method: str, training_seed: str, average: str) -> list[str]:
     """Returns the folders of the drafters that are averaged."""
-    return [f"<results>/drafters/{method}/{mixture}" for mixture in averages_of(config, method)[average]]
+    return [
+        f"<results>/drafters/{method}/seed{training_seed}/{mixture}" for mixture in averages_of(config, method)[average]
+    ]
 
 
 def weight_flags(config: Config, method: str, average: str, folders: Sequence[str]) -> list[str]:

@@ -20,7 +20,7 @@ from taps.model.flops import (
     training_cost,
 )
 from taps.plumbing.errors import TapsError
-from taps.study.contents import averages_of, drafters_at, mixtures_of
+from taps.study.contents import averages_of, drafters_at, mixtures_of, training_seeds
 from taps.study.roles import family_of
 
 VALIDATION_SHARE = 0.05
@@ -186,7 +186,7 @@ def _preparation(config: Mapping[str, Any], num_tokens: float) -> list[Work]:
 
 
 def training_work(config: Mapping[str, Any]) -> dict[tuple[str, str], float]:
-    """Returns (method, mixture) -> operations of its training; imported drafters cost nothing."""
+    """Returns (method, mixture) -> operations of its training under all seeds; imported drafters cost nothing."""
     shape, length = shape_of(config), _row_length(config)
     work: dict[tuple[str, str], float] = {}
     for name, method in config["methods"].items():
@@ -194,18 +194,21 @@ def training_work(config: Mapping[str, Any]) -> dict[tuple[str, str], float]:
         for mixture in [] if method["checkpoints"] else mixtures_of(config, name):
             seen = mixture_tokens(config, mixture) * options.get("epochs", 0)
             supervised = seen * config["plan"]["supervised_share"]
-            work[name, mixture] = shape.training_flops(seen, supervised, length, options.get("alignment_passes", 1))
+            flops = shape.training_flops(seen, supervised, length, options.get("alignment_passes", 1))
+            work[name, mixture] = flops * len(training_seeds(config, name))
     for name, method in config["methods"].items():
         if other := method["match_cost_of"]:
             for mixture in mixtures_of(config, name):
-                work[name, mixture] = work[other["method"], other["mixture"] or mixture]
+                matched = other["method"]
+                of_one_seed = work[matched, other["mixture"] or mixture] / len(training_seeds(config, matched))
+                work[name, mixture] = of_one_seed * len(training_seeds(config, name))
     return work
 
 
 def num_drafted(config: Mapping[str, Any], method: str) -> float:
     """Returns the positions that a method's drafters draft a tree for."""
     per_trace = sum(tokens for _, tokens, _ in recorded(config).values())
-    return sum(
+    return len(training_seeds(config, method)) * sum(
         per_trace * len(sampling["seeds"]) * len(drafters_at(config, method, sampling["temperature"]))
         for sampling in config["evaluation"]["sampling"]
     )
@@ -268,9 +271,14 @@ def study_disk(config: Mapping[str, Any]) -> dict[str, float]:
     num_traced = sum(prompt + new for prompt, new, _ in traces.values()) * num_conditions(config)
     positions = sum(num_drafted(config, method) for method in config["methods"])
     trained = sum(not method["checkpoints"] for method in config["methods"].values())
-    drafters = sum(len(mixtures_of(config, name)) + len(averages_of(config, name)) for name in config["methods"])
+    drafters = sum(
+        (len(mixtures_of(config, name)) + len(averages_of(config, name))) * len(training_seeds(config, name))
+        for name in config["methods"]
+    )
     states = sum(
-        len(mixtures_of(config, name)) for name, method in config["methods"].items() if not method["checkpoints"]
+        len(mixtures_of(config, name)) * len(training_seeds(config, name))
+        for name, method in config["methods"].items()
+        if not method["checkpoints"]
     )
     return {
         "target": shape.target_parameters * width,

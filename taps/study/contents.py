@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from taps.decoding.strategy import STRATEGIES
@@ -42,6 +42,22 @@ def trained_methods(config: Config) -> list[str]:
 def imported_methods(config: Config) -> list[str]:
     """Returns the methods whose drafters are published checkpoints."""
     return [method for method in config["methods"] if is_imported(config, method)]
+
+
+def training_seeds(config: Config, method: str) -> list[int]:
+    """Returns the seeds that a method's drafters are trained with; 0 alone for published checkpoints."""
+    own = config["methods"][method]["training"].get("seeds")
+    return [0] if is_imported(config, method) else list(own or config["training"].get("seeds") or [0])
+
+
+def training_runs(config: Config, methods: Iterable[str]) -> list[str]:
+    """Returns `method/seed0` of every training seed of these methods."""
+    return [f"{method}/seed{seed}" for method in methods for seed in training_seeds(config, method)]
+
+
+def first_run(config: Config, method: str) -> str:
+    """Returns `method/seed0` of a method's first training seed: where one draft model stands for all seeds."""
+    return training_runs(config, [method])[0]
 
 
 # --- averages --------------------------------------------------------------------------------------------------------

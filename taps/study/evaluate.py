@@ -17,9 +17,12 @@ from taps.study.contents import (
     drafters_at,
     evaluated_at,
     first_combination,
+    first_run,
     is_calibrated,
     mixtures_of,
     strategies_of,
+    training_runs,
+    training_seeds,
     variants,
 )
 from taps.study.flags import flags
@@ -27,9 +30,9 @@ from taps.study.flags import flags
 # --- calibration -----------------------------------------------------------------------------------------------------
 
 
-def calibration(config: Config, method: str) -> list[str]:
-    """Returns the fitted temperatures of a method, if it needs any."""
-    return [f"<results>/calibration/{method}.json"] if is_calibrated(config, method) else []
+def calibration(config: Config, method: str, training_seed: str) -> list[str]:
+    """Returns the fitted temperatures of a method's drafters, if it needs any."""
+    return [f"<results>/calibration/{method}/seed{training_seed}.json"] if is_calibrated(config, method) else []
 
 
 def calibration_traces(config: Config) -> list[str]:
@@ -37,11 +40,11 @@ def calibration_traces(config: Config) -> list[str]:
     return [f"<results>/traces/{HELDOUT}{corpus}/t0_s0.safetensors" for corpus in config["corpora"]]
 
 
-def calibration_banks(config: Config, method: str) -> list[str]:
+def calibration_banks(config: Config, method: str, training_seed: str) -> list[str]:
     """Returns the banks, along these texts, of all drafters that are combined."""
     named = {mixture for group in config["strategies"]["combinations"] for mixture in group}
     return [
-        f"<results>/banks/{method}/{name}/{HELDOUT}{corpus}/t0_s0.safetensors"
+        f"<results>/banks/{method}/seed{training_seed}/{name}/{HELDOUT}{corpus}/t0_s0.safetensors"
         for name in sorted(named.intersection(mixtures_of(config, method)))
         for corpus in config["corpora"]
     ]
@@ -53,8 +56,9 @@ def calibration_banks(config: Config, method: str) -> list[str]:
 def replays(config: Config) -> list[str]:
     """Returns all replays of the study."""
     return [
-        f"<results>/replays/{method}/{benchmark}/t{temperature}_s{seed}.parquet"
+        f"<results>/replays/{run}/{benchmark}/t{temperature}_s{seed}.parquet"
         for method in config["methods"]
+        for run in training_runs(config, [method])
         for benchmark in config["benchmarks"]
         for temperature, seed in conditions(config)
         if evaluated_at(config, method, float(temperature))
@@ -66,10 +70,11 @@ def drafters(config: Config, method: str, temperature: str) -> list[str]:
     return drafters_at(config, method, float(temperature))
 
 
-def banks(config: Config, method: str, benchmark: str, temperature: str, seed: str) -> list[str]:
+def banks(config: Config, method: str, training_seed: str, benchmark: str, temperature: str, seed: str) -> list[str]:
     """Returns their banks."""
     condition = f"{benchmark}/t{temperature}_s{seed}.safetensors"
-    return [f"<results>/banks/{method}/{name}/{condition}" for name in drafters(config, method, temperature)]
+    names = drafters(config, method, temperature)
+    return [f"<results>/banks/{method}/seed{training_seed}/{name}/{condition}" for name in names]
 
 
 def replayed(config: Config, method: str, temperature: str) -> str:
@@ -89,7 +94,7 @@ def timed_drafters(config: Config) -> list[str]:
     """Returns the folders of the first drafters that a strategy combines, else of the first; all have one shape."""
     method = next(iter(config["methods"]))
     names = [*config["strategies"]["combinations"], mixtures_of(config, method)[:1]][0]
-    return [f"<results>/drafters/{method}/{name}" for name in names]
+    return [f"<results>/drafters/{first_run(config, method)}/{name}" for name in names]
 
 
 def cost_code(config: Config) -> str:
@@ -118,13 +123,18 @@ def live_drafters(config: Config, method: str) -> list[str]:
 
 def live_folders(config: Config, method: str) -> list[str]:
     """Returns their folders."""
-    return [f"<results>/drafters/{method}/{name}" for name in live_drafters(config, method)]
+    return [f"<results>/drafters/{first_run(config, method)}/{name}" for name in live_drafters(config, method)]
+
+
+def live_calibration(config: Config, method: str) -> list[str]:
+    """Returns their fitted temperatures, if the method needs any."""
+    return calibration(config, method, str(training_seeds(config, method)[0]))
 
 
 def live_banks(config: Config, method: str, benchmark: str) -> list[str]:
     """Returns their banks along the greedy text."""
-    names = live_drafters(config, method)
-    return [f"<results>/banks/{method}/{name}/{benchmark}/t0_s0.safetensors" for name in names]
+    run, names = first_run(config, method), live_drafters(config, method)
+    return [f"<results>/banks/{run}/{name}/{benchmark}/t0_s0.safetensors" for name in names]
 
 
 def live_strategies(config: Config, method: str) -> str:

@@ -11,9 +11,11 @@ from taps.study.contents import (
     combinations_of,
     conditions,
     drafters_at,
+    first_run,
     is_calibrated,
     mixtures_of,
     trained_methods,
+    training_runs,
 )
 from taps.study.flags import as_json
 from taps.study.roles import roles_of
@@ -44,13 +46,18 @@ def audits(config: Config) -> list[str]:
 
 
 def trained(config: Config) -> list[str]:
-    """Returns `method/mixture` of every draft model that the study trains."""
-    return [f"{method}/{mixture}" for method in trained_methods(config) for mixture in mixtures_of(config, method)]
+    """Returns `method/seed0/mixture` of every draft model that the study trains."""
+    return [
+        f"{run}/{mixture}"
+        for method in trained_methods(config)
+        for run in training_runs(config, [method])
+        for mixture in mixtures_of(config, method)
+    ]
 
 
 def calibrated(config: Config) -> list[str]:
-    """Returns the methods that a temperature is fitted for."""
-    return [method for method in config["methods"] if is_calibrated(config, method)]
+    """Returns `method/seed0` of all whose drafters a temperature is fitted for."""
+    return training_runs(config, [method for method in config["methods"] if is_calibrated(config, method)])
 
 
 # --- the draft trees that are drawn ----------------------------------------------------------------------------------
@@ -76,8 +83,8 @@ def drawn_trace(config: Config) -> list[str]:
 
 def drawn_banks(config: Config) -> list[str]:
     """Returns the banks along it."""
-    method = next(iter(config["methods"]))
-    return [f"<results>/banks/{method}/{name}/{drawn_condition(config)}" for name in drawn_drafters(config)]
+    run = first_run(config, next(iter(config["methods"])))
+    return [f"<results>/banks/{run}/{name}/{drawn_condition(config)}" for name in drawn_drafters(config)]
 
 
 def drawn_target(config: Config) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from taps.model.family import FAMILIES
 from taps.plumbing.code_digest import code_digest
 from taps.study.assets import asset_path
-from taps.study.contents import HELDOUT, Config
+from taps.study.contents import HELDOUT, Config, training_seeds
 from taps.study.data import corpora_of
 from taps.study.flags import flags
 from taps.study.roles import family_of
@@ -20,10 +20,14 @@ def code(config: Config, *methods: str, stage: str, modules: Sequence[str] = ())
     return code_digest(stage, modules=[*families, *modules])
 
 
-def other_drafter(config: Config, method: str, mixture: str, *, field: str) -> list[str]:
-    """Returns the drafter that `init_from` or `match_cost_of` names, if any."""
+def other_drafter(config: Config, method: str, training_seed: str, mixture: str, *, field: str) -> list[str]:
+    """Returns the drafter that `init_from` or `match_cost_of` names, if any: of the same seed, else of the first."""
     other = config["methods"][method][field]
-    return [f"<results>/drafters/{other['method']}/{other['mixture'] or mixture}"] if other else []
+    if not other:
+        return []
+    seeds = training_seeds(config, other["method"])
+    seed = training_seed if int(training_seed) in seeds else seeds[0]
+    return [f"<results>/drafters/{other['method']}/seed{seed}/{other['mixture'] or mixture}"]
 
 
 def features(config: Config, mixture: str) -> list[str]:
@@ -56,6 +60,7 @@ def recipe_flags(config: Config, method: str) -> list[str]:
     """
     settings = config["methods"][method]
     options = {**config["training"], **settings["training"]}
+    options.pop("seeds", None)
     if settings["match_cost_of"]:
         options.pop("epochs", None)
     return flags(family=family_of(config, method), **dict(sorted(options.items())))

@@ -4,11 +4,11 @@
 rule average:
     """Averages drafters' weights in fp32: all with equal weights (`averaged`), or a pair, by the second one's weight."""
     input:
-        drafters=ask(average.drafters, "method", "mixture"),
+        drafters=ask(average.drafters, "method", "training_seed", "mixture"),
     output:
-        directory("<results>/drafters/{method}/{mixture}"),
+        directory("<results>/drafters/{method}/seed{training_seed}/{mixture}"),
     log:
-        "<logs>/average/{method}/{mixture}.log",
+        "<logs>/average/{method}/seed{training_seed}/{mixture}.log",
     wildcard_constraints:
         mixture=either(average.all_names(config)),
     conda:

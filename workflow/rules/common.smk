@@ -77,6 +77,7 @@ wildcard_constraints:
     benchmark="[a-z0-9_]+",
     temperature=r"[0-9.]+",
     seed="[0-9]+",
+    training_seed="[0-9]+",
     shard="[0-9]+",
 
 

@@ -5,11 +5,11 @@ rule calibrate:
     """Fits one temperature per drafter on held-out conversations."""
     input:
         traces=evaluate.calibration_traces(config),
-        banks=ask(evaluate.calibration_banks, "method"),
+        banks=ask(evaluate.calibration_banks, "method", "training_seed"),
     output:
-        "<results>/calibration/{method}.json",
+        "<results>/calibration/{method}/seed{training_seed}.json",
     log:
-        "<logs>/calibrate/{method}.log",
+        "<logs>/calibrate/{method}/seed{training_seed}.log",
     conda:
         "../../envs/taps.yaml"
     threads: 1
@@ -34,13 +34,13 @@ rule replay:
     """Walks every strategy over the draft banks of one condition, with no model in memory."""
     input:
         trace="<results>/traces/{benchmark}/t{temperature}_s{seed}.safetensors",
-        banks=ask(evaluate.banks, "method", "benchmark", "temperature", "seed"),
-        calibration=ask(evaluate.calibration, "method"),
+        banks=ask(evaluate.banks, "method", "training_seed", "benchmark", "temperature", "seed"),
+        calibration=ask(evaluate.calibration, "method", "training_seed"),
     output:
-        cycles="<results>/replays/{method}/{benchmark}/t{temperature}_s{seed}.parquet",
-        nodes="<results>/replays/{method}/{benchmark}/t{temperature}_s{seed}.nodes.parquet",
+        cycles="<results>/replays/{method}/seed{training_seed}/{benchmark}/t{temperature}_s{seed}.parquet",
+        nodes="<results>/replays/{method}/seed{training_seed}/{benchmark}/t{temperature}_s{seed}.nodes.parquet",
     log:
-        "<logs>/replay/{method}/{benchmark}/t{temperature}_s{seed}.log",
+        "<logs>/replay/{method}/seed{training_seed}/{benchmark}/t{temperature}_s{seed}.log",
     conda:
         "../../envs/taps.yaml"
     threads: 1
@@ -58,6 +58,7 @@ rule replay:
         python -m taps.replay \
             --trace {input.trace:q} \
             --method {wildcards.method:q} \
+            --training-seed {wildcards.training_seed:q} \
             --benchmark {wildcards.benchmark:q} \
             {params.banks:q} \
             {params.calibration:q} \
@@ -122,7 +123,7 @@ if EVALUATION["live"]:
             trace="<results>/traces/{benchmark}/t0_s0.safetensors",
             banks=ask(evaluate.live_banks, "method", "benchmark"),
             draft_vocab=train.draft_vocab(config),
-            calibration=ask(evaluate.calibration, "method"),
+            calibration=ask(evaluate.live_calibration, "method"),
             cost="<results>/cost.json",
         output:
             "<results>/live/{method}/{benchmark}.json",

@@ -24,7 +24,7 @@ rule tabulate:
         replays=evaluate.replays(config),
         audits=reporting.audits(config),
         drafters=expand("<results>/drafters/{name}", name=reporting.trained(config)),
-        calibrations=expand("<results>/calibration/{method}.json", method=reporting.calibrated(config)),
+        calibrations=expand("<results>/calibration/{name}.json", name=reporting.calibrated(config)),
         overlap="<results>/overlap.json",
         cost="<results>/cost.json",
         live=expand("<results>/live/{name}.json", name=evaluate.live_names(config)),

@@ -10,12 +10,12 @@ rule train:
         features=ask(train.features, "mixture"),
         draft_vocab=train.draft_vocab(config),
         heldout_traces=ask(train.heldout_traces, "mixture"),
-        init_from=ask(train.other_drafter, "method", "mixture", field="init_from"),
-        match_cost_of=ask(train.other_drafter, "method", "mixture", field="match_cost_of"),
+        init_from=ask(train.other_drafter, "method", "training_seed", "mixture", field="init_from"),
+        match_cost_of=ask(train.other_drafter, "method", "training_seed", "mixture", field="match_cost_of"),
     output:
-        directory("<results>/drafters/{method}/{mixture}"),
+        directory("<results>/drafters/{method}/seed{training_seed}/{mixture}"),
     log:
-        "<logs>/train/{method}/{mixture}.log",
+        "<logs>/train/{method}/seed{training_seed}/{mixture}.log",
     wildcard_constraints:
         method=either(contents.trained_methods(config)),
         mixture=either(config["mixtures"]),
@@ -39,11 +39,10 @@ rule train:
         depth=DRAFTING["depth"],
         top_k=DRAFTING["top_k"],
         num_draft_tokens=DRAFTING["num_draft_tokens"],
-        seed=config["seed"],
         dtype=config["dtype"],
         device=config["device"],
         trust=flags(trust_remote_code=TARGET["trust_remote_code"]),
-        state=f"results/{STUDY}/state/{{method}}/{{mixture}}",
+        state=f"results/{STUDY}/state/{{method}}/seed{{training_seed}}/{{mixture}}",
     shell:
         """
         {params.launch:q} -m taps.train \
@@ -59,7 +58,7 @@ rule train:
             --depth {params.depth:q} \
             --draft-top-k {params.top_k:q} \
             --num-draft-tokens {params.num_draft_tokens:q} \
-            --seed {params.seed:q} \
+            --seed {wildcards.training_seed:q} \
             --dtype {params.dtype:q} \
             --device {params.device:q} \
             {params.trust:q} \
@@ -75,9 +74,9 @@ rule import_draft:
         target="<results>/target",
         checkpoint=ask(train.checkpoint, "method", "mixture", root=ROOT),
     output:
-        directory("<results>/drafters/{method}/{mixture}"),
+        directory("<results>/drafters/{method}/seed{training_seed}/{mixture}"),
     log:
-        "<logs>/import_draft/{method}/{mixture}.log",
+        "<logs>/import_draft/{method}/seed{training_seed}/{mixture}.log",
     wildcard_constraints:
         method=either(contents.imported_methods(config)),
         mixture=either(config["mixtures"]),
