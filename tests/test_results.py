@@ -19,7 +19,10 @@ def test_condition_comes_from_the_file_not_from_its_name(tmp_path: Path) -> None
     write_replays(tmp_path, methods=("hass",), benchmarks=("gsm8k",), conditions=((1.0, 3),), **SMALL)
     (tmp_path / "hass/gsm8k/t1_s3.parquet").rename(tmp_path / "anything.parquet")
     (file,) = results.find_replays([tmp_path])
-    assert file.condition == {"temperature": 1.0, "method": "hass", "benchmark": "gsm8k", "seed": 3}
+    assert file.condition == {"temperature": 1.0, "method": "hass", "benchmark": "gsm8k"} | {
+        "training_seed": 0,
+        "seed": 3,
+    }
     cycles = results.load_cycles([file])
     assert set(cycles["method"]) == {"hass"}
     assert isinstance(cycles["strategy"].dtype, pd.CategoricalDtype)
@@ -47,9 +50,9 @@ def test_missing_lists_conditions_and_rows(tmp_path: Path) -> None:
     gaps = results.missing(results.load_cycles(results.find_replays([tmp_path])))
     found = set(gaps.itertuples(index=False, name=None))
     assert found == {
-        (0.0, "eagle2", "gsm8k", -1, "", "", "benchmark not replayed"),
-        (1.0, "eagle2", "aime", 1, "", "", "seed not replayed"),
-        (1.0, "eagle2", "aime", 0, "oracle", "math+chat", "not replayed at 40 draft tokens"),
+        (0.0, "eagle2", "gsm8k", -1, -1, "", "", "benchmark not replayed"),
+        (1.0, "eagle2", "aime", 0, 1, "", "", "seed not replayed"),
+        (1.0, "eagle2", "aime", 0, 0, "oracle", "math+chat", "not replayed at 40 draft tokens"),
     }
 
 
