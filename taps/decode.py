@@ -29,10 +29,8 @@ from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from taps.decoding.engine import Decoded
-    from taps.model.sampling import Sampling
+    from taps.model.sampling import Draws, Sampling
     from taps.model.target import Target
 
 
@@ -63,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
     from taps.decoding.engine import decode
     from taps.decoding.strategy import Options, find
-    from taps.model.sampling import Sampling, uniforms
+    from taps.model.sampling import Draws, Sampling
 
     names = [name for name, _ in args.drafter]
     strategy = find(args.strategy or ("single" if len(names) == 1 else "merged_adaptive"), live=True)
@@ -80,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     def reply(batch: Sequence[Asked]) -> list[Reply]:
         (asked,) = batch
-        draws = uniforms(args.seed, asked.dialogue.id, asked.turn, args.max_new_tokens)
+        draws = Draws(args.seed, asked.dialogue.id, asked.turn)
         if args.prompts or len(asked.dialogue.questions) > 1:
             print(f"--- {asked.dialogue.id}, turn {asked.turn}")
         printer = _Printer(target)
@@ -92,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             options=options,
             max_new_tokens=args.max_new_tokens,
             sampling=sampling,
-            uniforms=draws,
+            draws=draws,
             stop_ids=stop_ids,
             on_tokens=printer,
         )
@@ -206,11 +204,11 @@ def _summary(decoded: Decoded) -> str:
 
 
 def _comparison(
-    target: Target, prompt: list[int], decoded: Decoded, sampling: Sampling, draws: np.ndarray, max_new_tokens: int
+    target: Target, prompt: list[int], decoded: Decoded, sampling: Sampling, draws: Draws, max_new_tokens: int
 ) -> str:
     from taps.decoding.plain import decode_plainly
 
-    plain = decode_plainly(target, prompt, max_new_tokens=max_new_tokens, sampling=sampling, uniforms=draws)
+    plain = decode_plainly(target, prompt, max_new_tokens=max_new_tokens, sampling=sampling, draws=draws)
     num_tokens = min(len(plain.tokens), len(decoded.tokens))  # --stop ends only the speculative answer
     differs = plain.tokens[:num_tokens] != decoded.tokens[:num_tokens]
     verdict = f"texts differ from token {int(differs.argmax())} on" if differs.any() else "same text"

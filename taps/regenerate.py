@@ -84,14 +84,14 @@ def answer(
 
 def _replies(target: Target, options: Answering, batch: Sequence[Asked]) -> list[Reply]:
     from taps.model.sampler import continue_batch
-    from taps.model.sampling import uniforms
+    from taps.model.sampling import Draws
 
-    draws = [uniforms(options.seed, asked.dialogue.id, asked.turn, options.max_new_tokens) for asked in batch]
+    draws = [Draws(options.seed, asked.dialogue.id, asked.turn) for asked in batch]
     answers = continue_batch(
         target,
         [asked.tokens for asked in batch],
         sampling=options.sampling,
-        uniforms=draws if options.sampling.temperature > 0 else None,
+        draws=draws if options.sampling.temperature > 0 else None,
         max_new_tokens=options.max_new_tokens,
     )
     return [_reply(target.text_of(answer.tokens), whole=answer.finish == "eos") for answer in answers]

@@ -91,19 +91,19 @@ def record(
     whose prompt leaves no room in the context is skipped, as are the turns after it.
     """
     from taps.model.sampler import continue_batch
-    from taps.model.sampling import uniforms
+    from taps.model.sampling import Draws
 
     rows = {prompt["id"]: (order, prompt["category"]) for order, prompt in enumerate(prompts)}
     sequences: list[dict[str, Any]] = []
     bar = progress(total=sum(len(p["turns"]) for p in prompts) * max_new_tokens, what="tracing", unit="tok")
 
     def reply(batch: Sequence[Asked]) -> list[Reply]:
-        draws = [uniforms(seed, asked.dialogue.id, asked.turn, max_new_tokens) for asked in batch]
+        draws = [Draws(seed, asked.dialogue.id, asked.turn) for asked in batch]
         answers = continue_batch(
             target,
             [asked.tokens for asked in batch],
             sampling=sampling,
-            uniforms=draws if sampling.temperature > 0 else None,
+            draws=draws if sampling.temperature > 0 else None,
             max_new_tokens=max_new_tokens,
             on_tokens=bar.update,
         )

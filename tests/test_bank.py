@@ -34,7 +34,7 @@ def target():
 def trace(target):
     sequences = []
     for index, (prompt, length) in enumerate(zip(PROMPTS, LENGTHS, strict=True)):
-        (answer,) = continue_batch(target, [prompt], sampling=Sampling(), uniforms=None, max_new_tokens=length)
+        (answer,) = continue_batch(target, [prompt], sampling=Sampling(), draws=None, max_new_tokens=length)
         sequences.append({"id": str(index), "turn": 0, "category": None, "prompt": prompt, "answer": answer})
     return pack(sequences, no_features=torch.zeros((0, target.config["hidden_size"])))[0]
 

@@ -16,7 +16,7 @@ from taps.decoding.strategy import Options, find
 from taps.decoding.trees import Trees
 from taps.decoding.verification import TargetText, one_tree
 from taps.model.sampler import continue_batch
-from taps.model.sampling import Sampling
+from taps.model.sampling import Draws, Sampling
 from taps.plumbing.errors import TapsError
 from tests.live_fixtures import (
     DEPTH,
@@ -118,10 +118,10 @@ def test_a_drafter_that_is_always_or_never_right(target, answer):
     ids=str,
 )
 def test_sampled_text_is_that_of_plain_decoding(target, name, sampling):
-    draws = [np.random.default_rng(i).random(24) for i in range(len(PROMPTS))]
-    plain = continue_batch(target, PROMPTS, sampling=sampling, uniforms=draws, max_new_tokens=24)
-    for prompt, uniforms, expected in zip(PROMPTS, draws, plain, strict=True):
-        decoded = run(target, drafters_of(target), prompt, name, sampling=sampling, uniforms=uniforms)
+    draws = [Draws(0, str(index), 0) for index in range(len(PROMPTS))]
+    plain = continue_batch(target, PROMPTS, sampling=sampling, draws=draws, max_new_tokens=24)
+    for prompt, own, expected in zip(PROMPTS, draws, plain, strict=True):
+        decoded = run(target, drafters_of(target), prompt, name, sampling=sampling, draws=own)
         assert decoded.tokens.tolist() == expected.tokens.tolist()
 
 
@@ -177,7 +177,7 @@ def test_the_context_is_a_limit(family, room):
         assert len(decoded.tokens) == room
         assert decoded.finish == "context"
         if room:
-            plain = continue_batch(target, [prompt], sampling=Sampling(), uniforms=None, max_new_tokens=24)[0]
+            plain = continue_batch(target, [prompt], sampling=Sampling(), draws=None, max_new_tokens=24)[0]
             assert decoded.tokens.tolist() == plain.tokens.tolist()
             assert plain.finish == "context"
 

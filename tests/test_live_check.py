@@ -13,7 +13,7 @@ from taps.decoding.engine import Cycle
 from taps.decoding.strategy import STRATEGIES
 from taps.decoding.walk import Cycles
 from taps.live_check import main
-from taps.model.sampling import Sampling
+from taps.model.sampling import Draws, Sampling
 from taps.plumbing.artefacts import read_json, write_json, write_jsonl, write_tensors
 from taps.plumbing.errors import TapsError
 from tests.live_fixtures import save_drafters, save_word_target
@@ -140,7 +140,7 @@ def _text(answer):
         answer=np.array(answer),
         max_new_tokens=9,
         sampling=Sampling(),
-        uniforms=np.empty(0),
+        draws=Draws(0, "q", 0),
     )
 
 

@@ -33,7 +33,7 @@ def scripted(monkeypatch):
     tokenizer = make_tokenizer("chatml")
     prompts: list[str] = []
 
-    def continue_batch(target, batch, *, sampling, uniforms, max_new_tokens):
+    def continue_batch(target, batch, *, sampling, draws, max_new_tokens):
         answers = []
         for prompt in batch:
             text = tokenizer.decode(prompt)

@@ -10,7 +10,7 @@ import torch
 
 from taps.decoding.verification import TargetText
 from taps.model.sampler import continue_batch
-from taps.model.sampling import Sampling, uniforms
+from taps.model.sampling import Draws, Sampling
 from taps.model.target import load_target
 from taps.plumbing.artefacts import read_tensors, write_jsonl
 from taps.plumbing.errors import TapsError
@@ -36,7 +36,7 @@ def target():
 @pytest.mark.parametrize("family", [*FAMILIES, "GPT2Config"])
 def test_greedy_texts_are_those_of_generate(family):
     target = tiny_target(family)
-    answers = continue_batch(target, PROMPTS, sampling=Sampling(), uniforms=None, max_new_tokens=16)
+    answers = continue_batch(target, PROMPTS, sampling=Sampling(), draws=None, max_new_tokens=16)
     for prompt, answer in zip(PROMPTS, answers, strict=True):
         assert answer.tokens.tolist() == greedy(target, prompt, 16)
         assert answer.finish == "length"
@@ -44,16 +44,16 @@ def test_greedy_texts_are_those_of_generate(family):
 
 @pytest.mark.parametrize("sampling", [Sampling(), SAMPLED, Sampling(temperature=0.8, top_p=0.9, top_k=6)], ids=str)
 def test_the_batch_changes_nothing(target, sampling):
-    draws = [uniforms(3, str(index), 0, 20) for index in range(len(PROMPTS))]
-    together = continue_batch(target, PROMPTS, sampling=sampling, uniforms=draws, max_new_tokens=20)
+    draws = [Draws(3, str(index), 0) for index in range(len(PROMPTS))]
+    together = continue_batch(target, PROMPTS, sampling=sampling, draws=draws, max_new_tokens=20)
     for index, (prompt, answer) in enumerate(zip(PROMPTS, together, strict=True)):
-        (alone,) = continue_batch(target, [prompt], sampling=sampling, uniforms=[draws[index]], max_new_tokens=20)
+        (alone,) = continue_batch(target, [prompt], sampling=sampling, draws=[draws[index]], max_new_tokens=20)
         assert answer.tokens.tolist() == alone.tokens.tolist()
         torch.testing.assert_close(answer.features, alone.features, atol=1e-5, rtol=1e-5)
 
 
 def test_features_are_those_of_one_pass_and_the_last_is_zero(target):
-    answers = continue_batch(target, PROMPTS, sampling=Sampling(), uniforms=None, max_new_tokens=12)
+    answers = continue_batch(target, PROMPTS, sampling=Sampling(), draws=None, max_new_tokens=12)
     for prompt, answer in zip(PROMPTS, answers, strict=True):
         whole = TargetText(target).read([*prompt, *answer.tokens.tolist()])
         torch.testing.assert_close(answer.features[:-1], whole[:-1], atol=1e-5, rtol=1e-5)
@@ -68,7 +68,7 @@ def test_an_answer_ends_at_its_end_token_and_leaves_the_batch():
     target = tiny_target(eos_ids=[end])
     counts: list[int] = []
     answers = continue_batch(
-        target, PROMPTS, sampling=Sampling(), uniforms=None, max_new_tokens=16, on_tokens=counts.append
+        target, PROMPTS, sampling=Sampling(), draws=None, max_new_tokens=16, on_tokens=counts.append
     )
     for text, answer in zip(texts, answers, strict=True):
         expected = text[: text.index(end) + 1] if end in text else text
@@ -82,16 +82,16 @@ def test_an_answer_ends_at_its_end_token_and_leaves_the_batch():
 def test_an_answer_ends_with_the_context(room):
     target = tiny_target(positions=24)
     long, short = [(5 * i) % 12 for i in range(24 - room)], [1, 2]
-    answers = continue_batch(target, [long, short], sampling=Sampling(), uniforms=None, max_new_tokens=8)
+    answers = continue_batch(target, [long, short], sampling=Sampling(), draws=None, max_new_tokens=8)
     assert (len(answers[0].tokens), answers[0].finish) == (room, "context")
     assert (len(answers[1].tokens), answers[1].finish) == (8, "length")
     assert answers[0].tokens.tolist() == greedy(target, long, room)
 
 
 def test_draws_decide_the_text(target):
-    one, other = (uniforms(seed, "q", 0, 16) for seed in (0, 1))
+    one, other = (Draws(seed, "q", 0) for seed in (0, 1))
     texts = [
-        continue_batch(target, PROMPTS[:1], sampling=SAMPLED, uniforms=[draws], max_new_tokens=16)[0].tokens.tolist()
+        continue_batch(target, PROMPTS[:1], sampling=SAMPLED, draws=[draws], max_new_tokens=16)[0].tokens.tolist()
         for draws in (one, one, other)
     ]
     assert texts[0] == texts[1] != texts[2]
@@ -161,6 +161,23 @@ def test_a_turn_without_room_is_skipped_with_the_turns_behind_it(folder):
     assert [(s["id"], s["turn"]) for s in sequences] == [("short", 0), ("later", 0)]
     assert [(s["id"], s["turn"]) for s in skipped] == [("long", 0), ("later", 1)]
     assert sequences[1]["answer"].finish in {"length", "eos"}
+
+
+def test_recorded_samples_depend_on_neither_batch_nor_threads(folder):
+    """Eight conversations of two turns at T = 1, one by one with one thread and five at a time with two."""
+    target = load_target(folder / "target")
+    rows = [{"id": f"q{n}", "category": None, "turns": ["a b c d e f g h"[: 2 * n + 1], "e f"]} for n in range(8)]
+    threads = torch.get_num_threads()
+    texts = []
+    try:
+        for batch_size, num_threads in ((1, 1), (5, 2)):
+            torch.set_num_threads(num_threads)
+            sequences, _ = record(target, rows, sampling=SAMPLED, seed=4, max_new_tokens=10, batch_size=batch_size)
+            texts.append([sequence["answer"].tokens.tolist() for sequence in sequences])
+    finally:
+        torch.set_num_threads(threads)
+    assert texts[0] == texts[1]
+    assert len({tuple(text) for text in texts[0]}) > 8  # not the same text over and over
 
 
 def test_nothing_to_record(folder, tmp_path):

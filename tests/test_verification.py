@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -19,7 +20,7 @@ from taps.decoding.history import History
 from taps.decoding.strategy import Options, find
 from taps.decoding.trees import ROOT, Trees, path_to
 from taps.decoding.verification import Tree, follow, one_tree
-from taps.model.sampling import Sampling, next_tokens, target_probs
+from taps.model.sampling import Draws, Sampling, next_tokens, target_probs
 from tests.live_fixtures import StubDrafter, run, tiny_target, tree_of_paths
 from tests.random_trees import random_trees
 
@@ -46,7 +47,7 @@ Law = dict[tuple[int, tuple[int, ...]], float]  # (number accepted, emitted toke
 
 
 class UndecidedError(Exception):
-    """Raised with the path at which one more uniform number is wanted."""
+    """Raised with the path at which one more token is to be drawn."""
 
 
 @lru_cache
@@ -65,6 +66,11 @@ def law_behind(path: tuple[int, ...], sampling: Sampling) -> np.ndarray:
     return kept / kept.sum()
 
 
+def noise_for(token: int) -> torch.Tensor:
+    """Returns noise [1, 5] under which a token comes out, if it can at all."""
+    return 100.0 * torch.nn.functional.one_hot(torch.tensor([token]), VOCAB).double()
+
+
 def proposed(name: str) -> Tree:
     """Returns the tree that a strategy proposes of the drafters' trees."""
     trees = TREES[name]
@@ -79,28 +85,27 @@ def paths_of(tree: Tree) -> list[tuple[int, ...]]:
 
 
 def engines_law(tree: Tree, sampling: Sampling) -> Law:
-    """Returns the law of one cycle of `follow` and `next_tokens`, enumerating the uniform numbers they consume.
+    """Returns the law of one cycle of `follow` and `next_tokens`, enumerating the noise they consume.
 
-    A uniform number matters only through the interval of the distribution function it lies in: one from each interval
-    stands for all, weighted by the interval's length.
+    Noise matters only through the token it makes the largest, and does so for each with the target's probability
+    (tests/test_sampling.py): one that favours the token stands for all, weighted by that probability.
     """
     paths = paths_of(tree)
     law: defaultdict[tuple[int, tuple[int, ...]], float] = defaultdict(float)
 
-    def explore(draws: list[float], weight: float) -> None:
+    def explore(draws: list[int], weight: float) -> None:
         def say(node: int, step: int) -> int:
             path = paths[node] if node != ROOT else ()
             if step == len(draws):
                 raise UndecidedError(path)
-            return int(next_tokens(logits_behind(path)[None], sampling, torch.tensor([draws[step]])))
+            return int(next_tokens(logits_behind(path)[None], sampling, noise_for(draws[step])))
 
         try:
             accepted, emitted = follow(tree, say, room=9, stop_ids=())
         except UndecidedError as undecided:
             probs = law_behind(undecided.args[0], sampling)
-            upper = probs.cumsum()
-            for token in np.flatnonzero(probs):
-                explore([*draws, upper[token] - probs[token] / 2], weight * probs[token])
+            for token in np.flatnonzero(probs).tolist():
+                explore([*draws, token], weight * probs[token])
         else:
             law[len(accepted), tuple(emitted)] += weight
 
@@ -165,15 +170,13 @@ def test_duplicated_paths_are_one_path():
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
-def test_a_uniform_number_picks_its_interval(sampling):
-    """The measure of the numbers that give a token is its probability: checked just inside both ends."""
+def test_noise_picks_every_token_of_the_law_and_no_other(sampling):
     for path in [(), (0,), (0, 1), (3, 3)]:
         probs = law_behind(path, sampling)
         np.testing.assert_allclose(target_probs(logits_behind(path), sampling).numpy(), probs, atol=1e-12)
-        upper = probs.cumsum()
-        for token in np.flatnonzero(probs):
-            for draw in (upper[token] - probs[token] + 1e-9, upper[token] - 1e-9):
-                assert int(next_tokens(logits_behind(path)[None], sampling, torch.tensor([draw]))) == token
+        for token in range(VOCAB):
+            drawn = int(next_tokens(logits_behind(path)[None], sampling, noise_for(token)))
+            assert drawn == token if probs[token] > 0 else probs[drawn] > 0
 
 
 # --- the whole engine on a tiny target -------------------------------------------------------------------------------
@@ -191,29 +194,37 @@ def _drafters() -> list[StubDrafter]:
     return [make(0), make(1)]
 
 
-def _law_of_texts(target, sampling: Sampling) -> tuple[list[tuple[int, ...]], np.ndarray, np.ndarray]:
-    """Returns (all texts of LENGTH tokens, their probabilities, one uniform number per token that gives the text)."""
+class _Favouring:
+    """Random numbers, as `Draws`, under which a text comes out."""
+
+    def __init__(self, text: Sequence[int]) -> None:
+        self.text = text
+
+    def noise(self, position: int, vocab_size: int, device: torch.device | str = "cpu") -> torch.Tensor:
+        return noise_for(self.text[position])
+
+
+def _law_of_texts(target, sampling: Sampling) -> tuple[list[tuple[int, ...]], np.ndarray]:
+    """Returns all texts of LENGTH tokens and their probabilities."""
     texts = list(itertools.product(range(VOCAB), repeat=LENGTH))
     inputs = torch.tensor([[*PROMPT, *text] for text in texts])
     probs = target_probs(target.model(inputs).logits[:, len(PROMPT) - 1 : -1], sampling).numpy()
     picked = np.take_along_axis(probs, np.array(texts)[:, :, None], axis=2)[:, :, 0]
-    upper = np.take_along_axis(probs.cumsum(axis=2), np.array(texts)[:, :, None], axis=2)[:, :, 0]
-    return texts, picked.prod(axis=1), upper - picked / 2
+    return texts, picked.prod(axis=1)
 
 
 @pytest.mark.parametrize("name", ["single", "merged_concat", "routed_confidence_step"])
 @pytest.mark.parametrize("sampling", [Sampling(temperature=1.0), Sampling(temperature=0.7, top_p=0.9)], ids=str)
-def test_every_text_comes_out_for_its_own_numbers(name, sampling):
-    """Over several cycles: each text of positive probability comes from a box of numbers of exactly that volume."""
+def test_every_text_comes_out_for_its_own_noise(name, sampling):
+    """Over several cycles: each text of positive probability comes from the noise that favours its tokens."""
     target = tiny_target(vocab=VOCAB)
-    texts, probs, draws = _law_of_texts(target, sampling)
+    texts, probs = _law_of_texts(target, sampling)
     assert probs.sum() == pytest.approx(1)
     num_accepted = 0
-    for text, probability, uniforms in zip(texts, probs, draws, strict=True):
+    for text, probability in zip(texts, probs, strict=True):
         if probability > 0:
-            decoded = run(
-                target, _drafters(), PROMPT, name, sampling=sampling, uniforms=uniforms, max_new_tokens=LENGTH
-            )
+            draws = _Favouring(text)
+            decoded = run(target, _drafters(), PROMPT, name, sampling=sampling, draws=draws, max_new_tokens=LENGTH)
             assert tuple(decoded.tokens) == text
             num_accepted += sum(cycle.accepted for cycle in decoded.cycles)
     assert num_accepted > 0
@@ -222,16 +233,16 @@ def test_every_text_comes_out_for_its_own_numbers(name, sampling):
 def test_sampled_texts_have_the_targets_frequencies():
     """Chi-square over all texts of several cycles; a right engine would fail for one seed in a million."""
     target, sampling, num_samples = tiny_target(vocab=VOCAB), Sampling(temperature=1.0), 600
-    texts, probs, _ = _law_of_texts(target, sampling)
-    rng, drafters, counts = np.random.default_rng(11), _drafters(), dict.fromkeys(texts, 0)
-    for _ in range(num_samples):
+    texts, probs = _law_of_texts(target, sampling)
+    drafters, counts = _drafters(), dict.fromkeys(texts, 0)
+    for seed in range(num_samples):
         decoded = run(
             target,
             drafters,
             PROMPT,
             "merged_dedup",
             sampling=sampling,
-            uniforms=rng.random(LENGTH),
+            draws=Draws(seed, "prompt", 0),
             max_new_tokens=LENGTH,
         )
         counts[tuple(decoded.tokens.tolist())] += 1

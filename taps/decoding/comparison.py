@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taps.decoding.walk import Cycles
-from taps.model.sampling import Sampling, uniforms
+from taps.model.sampling import Draws, Sampling
 from taps.plumbing.artefacts import read_tensors
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class RecordedText:
         answer: int32 [n] recorded tokens.
         max_new_tokens: Most tokens it might have had.
         sampling: How they were picked.
-        uniforms: float64 [max_new_tokens] the numbers that picked them.
+        draws: The random numbers that picked them.
     """
 
     id: str
@@ -41,7 +41,7 @@ class RecordedText:
     answer: np.ndarray
     max_new_tokens: int
     sampling: Sampling
-    uniforms: np.ndarray
+    draws: Draws
 
 
 def read_texts(trace: Path, num_prompts: int) -> list[RecordedText]:
@@ -62,7 +62,7 @@ def read_texts(trace: Path, num_prompts: int) -> list[RecordedText]:
                     answer=tokens[prompt_length:],
                     max_new_tokens=meta["max_new_tokens"],
                     sampling=Sampling(**meta["sampling"]),
-                    uniforms=uniforms(meta["seed"], name, turn, meta["max_new_tokens"]),
+                    draws=Draws(meta["seed"], name, turn),
                 )
             )
     return texts

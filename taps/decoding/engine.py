@@ -9,8 +9,8 @@
       keep                       cache rows of the accepted nodes move to the front, all others go
       remember                   every drafter's tree is scored against the tokens that came out
 
-What the target would say at a node is drawn as in plain decoding: argmax at temperature 0, else by inverse distribution
-from the number that belongs to (seed, prompt, turn, position). At temperature > 0 that is the law of EAGLE's rule for
+What the target would say at a node is drawn as in plain decoding: argmax at temperature 0, else with the noise that
+belongs to (seed, prompt, turn, position). At temperature > 0 that is the law of EAGLE's rule for
 deterministic trees (accept child x with probability p(x), else zero it and renormalise): either way the next token is
 drawn from p, and the node survives if it is among the children. So the text is the one that `taps.trace` records, as
 far as rounding allows (`taps.live_check` counts where it does not).
@@ -33,7 +33,7 @@ from taps.decoding.strategy import Options, Strategy
 from taps.decoding.timing import Clock, Seconds
 from taps.decoding.trees import NO_FUTURE, Trees, depths, no_trees, num_accepted
 from taps.decoding.verification import TargetText, follow, one_tree
-from taps.model.sampling import Sampling, next_tokens
+from taps.model.sampling import Draws, Sampling, next_tokens
 from taps.model.target import Target
 from taps.plumbing.errors import TapsError
 
@@ -106,7 +106,7 @@ def decode(
     options: Options,
     max_new_tokens: int,
     sampling: Sampling | None = None,
-    uniforms: np.ndarray | None = None,
+    draws: Draws | None = None,
     stop_ids: Collection[int] | None = None,
     sequence: int = 0,
     on_tokens: Callable[[list[int]], object] = lambda _: None,
@@ -120,7 +120,7 @@ def decode(
         options: Settings of the strategy.
         max_new_tokens: Most tokens of the answer.
         sampling: Greedy by default.
-        uniforms: For temperature > 0: at least `max_new_tokens` numbers, from `warp.uniforms`.
+        draws: For temperature > 0: the answer's random numbers.
         stop_ids: Tokens that end the answer; the target's by default.
         sequence: Index of the answer among its benchmark's (seeds `random`).
         on_tokens: Called with the tokens of each cycle as they come; its time is not counted.
@@ -134,7 +134,7 @@ def decode(
         drafters=drafters,
         strategy=strategy,
         options=options,
-        chooser=_Chooser(sampling or Sampling(), uniforms),
+        chooser=_Chooser(sampling or Sampling(), draws),
         stop_ids=target.eos_ids if stop_ids is None else stop_ids,
         limit=min(max_new_tokens, target.max_length - len(prompt)),
         history=History.start(np.array([sequence]), len(drafters)),
@@ -261,13 +261,13 @@ def _own_lengths(trees: Sequence[Trees], emitted: Sequence[int]) -> np.ndarray:
 class _Chooser:
     """What the target says in a row of logits."""
 
-    def __init__(self, sampling: Sampling, uniforms: np.ndarray | None) -> None:
-        self.sampling, self.uniforms = sampling, uniforms
+    def __init__(self, sampling: Sampling, draws: Draws | None) -> None:
+        self.sampling, self.draws = sampling, None if sampling.temperature == 0.0 else draws
 
     def __call__(self, logits: torch.Tensor, row: int, *, position: int) -> int:
         """Returns generated token number `position` from `logits[row]`."""
-        draw = None if self.uniforms is None else torch.tensor(self.uniforms[position : position + 1])
-        return int(next_tokens(logits[row : row + 1], self.sampling, draw))
+        noise = None if self.draws is None else self.draws.noise(position, logits.shape[-1], logits.device)
+        return int(next_tokens(logits[row : row + 1], self.sampling, noise))
 
     def in_tree(self, logits: torch.Tensor, start: int, node: int, step: int) -> int:
         """Returns generated token number `start + step`; row 0 of `logits` is the root, then come the nodes."""

@@ -94,7 +94,7 @@ def decode_text(
         options=options,
         max_new_tokens=text.max_new_tokens,
         sampling=text.sampling,
-        uniforms=text.uniforms,
+        draws=text.draws,
         sequence=text.index,
     )
     bar.update()
@@ -108,7 +108,7 @@ def decode_text_plainly(target: Target, text: RecordedText, bar: Any) -> Plain:
         text.prompt,
         max_new_tokens=text.max_new_tokens,
         sampling=text.sampling,
-        uniforms=text.uniforms,
+        draws=text.draws,
     )
     bar.update()
     return plain

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taps.model.sampler import continue_batch
-from taps.model.sampling import Sampling
+from taps.model.sampling import Draws, Sampling
 from taps.model.target import Target
 
 
@@ -32,7 +32,7 @@ def decode_plainly(
     *,
     max_new_tokens: int,
     sampling: Sampling | None = None,
-    uniforms: np.ndarray | None = None,
+    draws: Draws | None = None,
 ) -> Plain:
     """Returns the target's answer at batch size 1; arguments as in `taps.decoding.engine.decode`."""
     stamps: list[float] = []
@@ -41,7 +41,7 @@ def decode_plainly(
         target,
         [prompt],
         sampling=sampling,
-        uniforms=None if uniforms is None or sampling.temperature == 0.0 else [uniforms],
+        draws=None if draws is None or sampling.temperature == 0.0 else [draws],
         max_new_tokens=max_new_tokens,
         on_tokens=lambda _: stamps.append(time.perf_counter()),
     )

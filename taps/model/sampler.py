@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from taps.model.sampling import Sampling, next_tokens
+from taps.model.sampling import Draws, Sampling, gumbel_noise, next_tokens
 from taps.model.target import Target
 
 
@@ -34,7 +34,7 @@ def continue_batch(
     prompts: Sequence[Sequence[int]],
     *,
     sampling: Sampling,
-    uniforms: Sequence[np.ndarray] | None,
+    draws: Sequence[Draws] | None,
     max_new_tokens: int,
     on_tokens: Callable[[int], object] = lambda _: None,
 ) -> list[Answer]:
@@ -45,7 +45,7 @@ def continue_batch(
     Args:
         prompts: Tokens of each prompt, none empty, none as long as the context.
         sampling: How tokens are picked.
-        uniforms: For temperature > 0: one array of at least `max_new_tokens` numbers per prompt.
+        draws: For temperature > 0: the random numbers of each prompt's answer.
         max_new_tokens: Most tokens per answer.
         on_tokens: Called with the number of tokens made, for progress.
     """
@@ -66,8 +66,10 @@ def continue_batch(
     alive = list(range(len(prompts)))
     last = features[:, -1]
     for step in range(max_new_tokens):
-        draws = None if uniforms is None else torch.tensor([uniforms[row][step] for row in alive])
-        chosen = next_tokens(target.logits(last), sampling, draws)
+        logits = target.logits(last)
+        keys = None if draws is None else [draws[row].key(step) for row in alive]
+        noise = None if keys is None else gumbel_noise(keys, logits.shape[-1], device)
+        chosen = next_tokens(logits, sampling, noise)
         on_tokens(len(alive))
         keep = []
         for place, (row, token) in enumerate(zip(alive, chosen.tolist(), strict=True)):
