@@ -101,6 +101,13 @@ def test_dry_run_of_the_laptop_study(tmp_path: Path) -> None:
     assert calibrated % len(config["corpora"]) == 0
 
 
+def test_no_path_variable_reaches_a_command(tmp_path: Path) -> None:
+    for config in (None, SMOKE):
+        commands = [line for line in snakemake(tmp_path, "--dry-run", config=config).splitlines() if "python" in line]
+        assert len(commands) > 50
+        assert not [line for line in commands if "<results>" in line or "<reports>" in line or "<logs>" in line]
+
+
 def test_dry_run_of_the_paper_study(tmp_path: Path) -> None:
     counts = jobs(snakemake(tmp_path, "--dry-run", "--quiet", "rules", config=ROOT / "workflow/studies/paper.yaml"))
     expected = {"fetch_file": 6, "fetch_folder": 1, "features": 16, "join_features": 2, "mixture": 4}

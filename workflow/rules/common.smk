@@ -55,10 +55,14 @@ def each(flag, inputs):
 
 
 def each_named(flag, inputs, names, *of):
-    """Returns a params function that writes `--flag name=path` for each of the named inputs; `names` asks the study."""
+    """Returns a params function that writes `--flag name=path` for each of the named inputs.
+
+    `names` asks the study, or is what it says.
+    """
 
     def repeat(wildcards, input):
-        named = zip(names(config, *(wildcards[name] for name in of)), input.get(inputs), strict=True)
+        found = names(config, *(wildcards[name] for name in of)) if callable(names) else names
+        named = zip(found, input.get(inputs), strict=True)
         return flags(**{flag: [f"{name}={path}" for name, path in named]})
 
     return repeat

@@ -123,8 +123,8 @@ rule overlap:
         runtime=30,
     params:
         code=code_digest("taps.overlap"),
-        corpora=[f"--corpus={name}=<results>/corpora/{name}.jsonl" for name in config["corpora"]],
-        prompts=[f"--prompts={name}=<results>/prompts/{name}.jsonl" for name in config["benchmarks"]],
+        corpora=each_named("corpus", "corpora", config["corpora"]),
+        prompts=each_named("prompts", "prompts", config["benchmarks"]),
     shell:
         """
         python -m taps.overlap \

@@ -96,7 +96,9 @@ rule draw:
         code=reporting.code("taps.figures"),
         trace=each("trace", "trace"),
         banks=each_named("bank", "banks", reporting.drawn_drafters),
-        tokenizer=[f"--tokenizer={folder}/tokenizer.json" for folder in reporting.drawn_target(config)],
+        tokenizer=lambda wildcards, input: flags(
+            tokenizer=[f"{folder}/tokenizer.json" for folder in input.get("target")]
+        ),
     shell:
         """
         python -m taps.figures \
