@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -32,8 +31,8 @@ from taps.decoding.history import History
 from taps.decoding.strategy import Options, Strategy
 from taps.decoding.timing import Clock, Seconds
 from taps.decoding.trees import NO_FUTURE, Trees, depths, no_trees, num_accepted
-from taps.decoding.verification import TargetText, follow, one_tree
-from taps.model.sampling import Draws, Sampling, next_tokens
+from taps.decoding.verification import Chooser, NodeLogits, TargetText, follow, one_tree
+from taps.model.sampling import Draws, Sampling
 from taps.model.target import Target
 from taps.plumbing.errors import TapsError
 
@@ -134,7 +133,7 @@ def decode(
         drafters=drafters,
         strategy=strategy,
         options=options,
-        chooser=_Chooser(sampling or Sampling(), draws),
+        chooser=Chooser(sampling or Sampling(), draws),
         stop_ids=target.eos_ids if stop_ids is None else stop_ids,
         limit=min(max_new_tokens, target.max_length - len(prompt)),
         history=History.start(np.array([sequence]), len(drafters)),
@@ -177,7 +176,7 @@ class _Answer:
         drafters: Sequence[Drafting],
         strategy: Strategy,
         options: Options,
-        chooser: _Chooser,
+        chooser: Chooser,
         stop_ids: Collection[int],
         limit: int,
         history: History,
@@ -201,7 +200,7 @@ class _Answer:
         """Returns the first token."""
         with self.clock.phase("prefill"):
             features = self.text.read(prompt)
-            self.tokens = [self.chooser(self.target.logits(features[-1:]), 0, position=0)]
+            self.tokens = [self.chooser(self.target.logits(features[-1]), 0)]
         for drafter in self.drafters:
             drafter.begin()
         self._tell([*prompt[1:], *self.tokens], features)
@@ -220,8 +219,13 @@ class _Answer:
         proposal = self.strategy(trees, self.history, self.options)
         tree = one_tree(proposal.trees, max_depth=room)
         with self.clock.phase("target"):
-            features, logits = self.text.verify(self.tokens[-1], tree)
-        say = partial(self.chooser.in_tree, logits, len(self.tokens))
+            features = self.text.verify(self.tokens[-1], tree)
+        logits = NodeLogits(self.target, features, tree)
+
+        def say(node: int, step: int) -> int:
+            with self.clock.phase("target"):
+                return self.chooser(logits.at(node), len(self.tokens) + step)
+
         path, emitted = follow(tree, say, room=room, stop_ids=self.stop_ids)
         self.text.keep(path)
         self._tell(emitted, features[[0, *(node + 1 for node in path)]][: len(emitted)])
@@ -256,19 +260,3 @@ def _own_lengths(trees: Sequence[Trees], emitted: Sequence[int]) -> np.ndarray:
     future = np.full((1, max(deepest, len(emitted))), NO_FUTURE)
     future[0, : len(emitted)] = emitted
     return np.stack([num_accepted(tree, future) for tree in trees], axis=1)
-
-
-class _Chooser:
-    """What the target says in a row of logits."""
-
-    def __init__(self, sampling: Sampling, draws: Draws | None) -> None:
-        self.sampling, self.draws = sampling, None if sampling.temperature == 0.0 else draws
-
-    def __call__(self, logits: torch.Tensor, row: int, *, position: int) -> int:
-        """Returns generated token number `position` from `logits[row]`."""
-        noise = None if self.draws is None else self.draws.noise(position, logits.shape[-1], logits.device)
-        return int(next_tokens(logits[row : row + 1], self.sampling, noise))
-
-    def in_tree(self, logits: torch.Tensor, start: int, node: int, step: int) -> int:
-        """Returns generated token number `start + step`; row 0 of `logits` is the root, then come the nodes."""
-        return self(logits, node + 1, position=start + step)

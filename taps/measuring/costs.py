@@ -19,7 +19,7 @@ from taps.decoding.strategies.single import single
 from taps.decoding.strategy import Kind, Options, Proposal, Strategy, all_drafters
 from taps.decoding.timing import now
 from taps.decoding.trees import ROOT, Trees
-from taps.decoding.verification import TargetText, Tree
+from taps.decoding.verification import NodeLogits, TargetText, Tree
 from taps.model.target import Target
 
 NUM_DECODED = 12  # tokens decoded to time plain decoding and the overhead
@@ -43,7 +43,8 @@ def target_times(target: Target, prefix: Sequence[int], nodes: Sequence[int], re
     @torch.inference_mode()
     def verify(num_nodes: int) -> None:
         ones = np.ones(num_nodes, dtype=np.int64)
-        text.verify(prefix[0], Tree(tokens=ones * prefix[0], parents=ones * ROOT, depths=ones))
+        tree = Tree(tokens=ones * prefix[0], parents=ones * ROOT, depths=ones)
+        NodeLogits(target, text.verify(prefix[0], tree), tree).at(ROOT)
 
     def settle() -> None:
         text.keep([])
