@@ -21,7 +21,7 @@ Shape letters: N nodes, L tokens in the cache, h hidden size, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -46,8 +46,8 @@ class Drafting(Protocol):
     def read(self, tokens: torch.Tensor, features: torch.Tensor) -> None:
         """Takes note of tokens int64 [m] and of the features [m, h] of the positions before them."""
 
-    def draft(self, num_nodes: int) -> Trees:
-        """Returns one tree [1, num_nodes] under the last token read."""
+    def draft(self, num_nodes: int, goes_on: Callable[[Trees, int], bool] | None = None) -> Trees:
+        """Returns one tree [1, num_nodes] under the last token read; `goes_on` as in `drafting.draft_trees`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +61,7 @@ class Cycle:
         chosen: Index of the drafter, MERGED for none.
         num_nodes: Nodes verified, root not counted; near the end fewer than were proposed.
         num_drafted: Drafters that drafted.
+        num_levels: Levels that they drafted together; 0 if each drafted all of its own.
         score: The strategy's signal, NaN for none.
     """
 
@@ -70,6 +71,7 @@ class Cycle:
     chosen: int
     num_nodes: int
     num_drafted: int
+    num_levels: int
     score: float
 
 
@@ -200,6 +202,9 @@ class _Answer:
         """Returns the first token."""
         with self.clock.phase("prefill"):
             features = self.text.read(prompt)
+            if self.strategy.uses_prompt:
+                prompt_features = features[-1:].float().cpu().numpy()
+                self.history = replace(self.history, prompt_features=prompt_features)
             self.tokens = [self.chooser(self.target.logits(features[-1]), 0)]
         for drafter in self.drafters:
             drafter.begin()
@@ -213,8 +218,8 @@ class _Answer:
         num_nodes = self.strategy.num_nodes(self.options)
         with self.clock.phase("drafting"):
             trees = [
-                drafter.draft(num_nodes) if is_wanted else no_trees(1)
-                for drafter, is_wanted in zip(self.drafters, wanted, strict=True)
+                drafter.draft(num_nodes, self._going_on(index)) if wanted[index] else no_trees(1)
+                for index, drafter in enumerate(self.drafters)
             ]
         proposal = self.strategy(trees, self.history, self.options)
         tree = one_tree(proposal.trees, max_depth=room)
@@ -237,6 +242,7 @@ class _Answer:
                 chosen=int(proposal.chosen[0]),
                 num_nodes=len(tree.tokens),
                 num_drafted=int(wanted.sum()),
+                num_levels=0 if proposal.num_levels is None else int(proposal.num_levels[0]),
                 score=float(proposal.score[0]),
             )
         )
@@ -248,6 +254,11 @@ class _Answer:
         )
         self.tokens += emitted
         return emitted
+
+    def _going_on(self, drafter: int) -> Callable[[Trees, int], bool] | None:
+        if not self.strategy.costed:
+            return None
+        return lambda trees, levels: self.strategy.drafts_on(trees, levels, drafter, self.options)
 
     def _tell(self, tokens: Sequence[int], features: torch.Tensor) -> None:
         for drafter in self.drafters:

@@ -131,6 +131,7 @@ class TargetText:
         self.cache = target.new_text_cache()
         self.length = 0
         self._mask = torch.zeros((0, 0))  # additive, kept between trees; columns of the text are 0
+        self._masked_from = 0  # first column that a tree has written
 
     @torch.inference_mode()
     def read(self, tokens: Sequence[int]) -> torch.Tensor:
@@ -157,7 +158,10 @@ class TargetText:
         first = self.length + 1
         self.cache.keep(first, [first + node for node in path])
         self.length = first + len(path)
-        self._mask[:, first - 1 : self.length] = 0
+
+    def forget(self) -> None:
+        """Drops what was read last and not kept: root and tree."""
+        self.cache.keep(self.length, [])
 
     def _tree_mask(self, tree: Tree) -> torch.Tensor | None:
         """Returns [1, 1, N + 1, L + N + 1], 0 where a row may attend and -inf elsewhere; None for the root alone."""
@@ -167,7 +171,10 @@ class TargetText:
         end = self.length + size
         if self._mask.shape[0] < size or self._mask.shape[1] < end:
             columns = -(-2 * end // _ALIGNED) * _ALIGNED
+            self._masked_from = self.length
             self._mask = torch.zeros((size, columns), dtype=self.target.model.dtype, device=self.target.device)
         among = torch.from_numpy(np.where(tree_attention_mask(tree.parents), np.float32(0), np.float32(-np.inf)))
+        self._mask[:, self._masked_from : self.length] = 0
         self._mask[:size, self.length : end] = among.to(self._mask)
+        self._masked_from = self.length
         return self._mask[None, None, :size, :end]
