@@ -65,18 +65,18 @@ def test_more_nodes_never_cost_less(num_nodes, more):
 
 
 def test_levels_and_depth_decide_what_drafting_costs():
-    cycles = {"num_nodes": np.array([20]), "num_drafted": np.array([1])}
-
     def seconds(**more):
-        return COST.cycle_s(find("single"), 20, **cycles, **more)[0] - 0.06 - 0.001
+        own = {"num_nodes": np.array([20]), "num_drafted": np.array([1]), **more}
+        return COST.cycle_s(find("single"), 20, **own)[0] - 0.06 - 0.001
 
     assert seconds() == pytest.approx(0.010)
     assert seconds(depth=0) == pytest.approx(0.002)
     assert seconds(depth=2) == pytest.approx(0.006)
     assert seconds(num_levels=np.array([3])) == pytest.approx(0.006)
     assert seconds(num_levels=np.array([0]), depth=4) == pytest.approx(0.010)
-    two = {"num_nodes": np.array([20]), "num_drafted": np.array([2]), "num_levels": np.array([6])}
-    assert COST.cycle_s(find("merged_costed"), 20, **two)[0] == pytest.approx(2 * 0.008 + 0.06 + 0.003)
+    nodes, drafted, levels = (np.array([number]) for number in (20, 2, 6))
+    two = COST.cycle_s(find("merged_costed"), 20, num_nodes=nodes, num_drafted=drafted, num_levels=levels)
+    assert two[0] == pytest.approx(2 * 0.008 + 0.06 + 0.003)
 
 
 def test_what_a_costed_strategy_is_told():

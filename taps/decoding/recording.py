@@ -85,12 +85,15 @@ def prompt_features(trace: Path, offsets: np.ndarray, prompt_lengths: np.ndarray
         offsets: int [S + 1] first token of each sequence.
         prompt_lengths: int [S].
     """
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
-    with safe_open(trace, framework="pt") as file:  # numpy has no bfloat16
-        features = file.get_slice("features")
-        last = (offsets[:-1] + prompt_lengths - 1).tolist()
-        rows = [features[place : place + 1].float().numpy() for place in last]
+    try:
+        with safe_open(trace, framework="pt") as file:  # numpy has no bfloat16
+            features = file.get_slice("features")
+            last = (offsets[:-1] + prompt_lengths - 1).tolist()
+            rows = [features[place : place + 1].float().numpy() for place in last]
+    except SafetensorError as error:
+        raise ArtefactError(trace, f"has no readable features ({error})", remedy=rebuild_command(trace)) from None
     width = features.get_shape()[1]
     return np.concatenate([np.zeros((0, width), np.float32), *rows])
 

@@ -141,15 +141,15 @@ def write_replay(
         **settings,
         **found.recording.drafting,
     }
-    columns = cycle_columns(found.variants, found.walks, trace)
+    columns = cycle_columns(found.variants, found.walks, trace, depth=found.recording.drafting["depth"])
     write_parquet(cycles, columns, kind="replay", provenance=provenance, meta=meta)
     write_parquet(nodes, node_columns(found.nodes), kind="replay_nodes", provenance=provenance, meta=meta)
 
 
 def cycle_columns(
-    variants: Sequence[Variant], walks: Sequence[Cycles], trace_meta: Mapping[str, Any]
+    variants: Sequence[Variant], walks: Sequence[Cycles], trace_meta: Mapping[str, Any], *, depth: int
 ) -> dict[str, Any]:
-    """Returns the columns of the table of cycles, in the order of `variants`."""
+    """Returns the columns of the table of cycles, in the order of `variants`; `depth` is that of the banks."""
     counts = [len(cycles) for cycles in walks]
     ids, question_of = np.unique(trace_meta["ids"], return_inverse=True)
 
@@ -159,6 +159,7 @@ def cycle_columns(
     sequence = stacked("sequence")
     return {
         **_labels(variants, counts),
+        "tree_depth": np.repeat(np.array([depth if v.depth is None else v.depth for v in variants], np.int32), counts),
         "sequence": sequence,
         "question": categories(question_of[sequence], ids.tolist()),
         "turn": np.asarray(trace_meta["turns"], dtype=np.int32)[sequence],

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from taps.decoding.cost_model import CostModel
+from taps.decoding.costing import FLOOR
 from taps.decoding.recording import Recording
 from taps.decoding.replaying import banks_of
 from taps.decoding.strategy import find
 from taps.decoding.variants import Variant
-from taps.decoding.views import Shape, is_exact
+from taps.decoding.views import Shape, is_exact, view
 from taps.decoding.walk import Cycles, walk
 from taps.plumbing.artefacts import read_json
 
@@ -124,22 +125,29 @@ def _evaluate(variant: Variant, recording: Recording, setting: Setting) -> Value
         num_tokens=per_question(cycles.emitted),
         seconds=per_question(seconds),
         num_cycles=per_question(np.ones(len(cycles))),
-        inexact_share=inexact_share(variant, recording, cycles),
+        inexact_share=inexact_share(variant, recording, cycles, setting.factors),
         questions=ids.tolist(),
     )
 
 
-def inexact_share(variant: Variant, recording: Recording, cycles: Cycles) -> float:
-    """Returns the share of cycles at which a bank may not hold the tree that the variant would have drafted."""
-    if variant.depth is None or not len(cycles):
+def inexact_share(variant: Variant, recording: Recording, cycles: Cycles, factors: Mapping[str, float]) -> float:
+    """Returns the share of cycles at which a bank may not hold the tree that the variant would have drafted.
+
+    A costed strategy looks at nodes above a floor, level by level: exact where what the budget cuts off lies below it.
+    """
+    if not len(cycles):
         return 0.0
     rows = recording.text.offsets[cycles.sequence] + cycles.start
-    shape = Shape(depth=variant.depth, num_nodes=variant.num_nodes)
     drafting = recording.drafting
+    depth = drafting["depth"] if variant.depth is None else variant.depth
+    shape = Shape(depth=depth, num_nodes=variant.num_nodes)
     exact = np.ones(len(rows), dtype=bool)
     for name in variant.drafters:
         trees = recording.banks[name].trees.rows(rows)
         exact &= is_exact(trees, shape, top_k=drafting["top_k"], bank_depth=drafting["depth"])
+        if variant.strategy.costed:
+            last = view(trees, depth + 1, variant.num_nodes).scores[:, -1]
+            exact &= last * factors.get(name, 1.0) < np.log(FLOOR)
     return float(1 - exact.mean())
 
 
