@@ -246,8 +246,9 @@ class _Answer:
                 score=float(proposal.score[0]),
             )
         )
+        remembers = self.strategy.uses_history
         self.history = self.history.updated(
-            num_accepted=_own_lengths(trees, emitted),
+            num_accepted=_own_lengths(trees, emitted) if remembers else np.zeros((1, len(trees)), dtype=np.int64),
             num_emitted=np.array([len(emitted)]),
             chosen=proposal.chosen,
             decay=self.options.decay,
