@@ -10,8 +10,8 @@ up (loading the models is not counted). --trace gives a recorded text to work on
 
 The output states the load that it saw and, per measurement, median, quartiles, how many there were, and `decides`:
 whether the quartiles lie close enough for the time to decide anything. Cost file: `target` [{num_tokens, median_s,
-low_s, high_s, num_measured, decides}], `draft` [{num_levels, num_nodes, ...}], `plain`, `overhead` {one, many},
-`load`, and the medians `plain_s`, `overhead_one_s`, `overhead_many_s`.
+low_s, high_s, num_measured, decides}], `draft` [{num_levels, num_nodes, ...}], `plain`, `overhead` {one, many}
+[{num_nodes, ...}], `load`, and the medians `plain_s`, `overhead_one_s`, `overhead_many_s`.
 """
 
 from __future__ import annotations
@@ -113,8 +113,11 @@ def lines(content: dict[str, Any]) -> list[str]:
             for row in content["draft"]
         ),
         timed("plain decoding, per token", content["plain"]),
-        timed("outside the models, one drafter", content["overhead"]["one"]),
-        timed("outside the models, two drafters", content["overhead"]["many"]),
+        *(
+            timed(f"outside the models, {words}, {row['num_nodes']} nodes", row)
+            for name, words in (("one", "one drafter"), ("many", "two drafters"))
+            for row in content["overhead"][name]
+        ),
         f"{content['seconds']:.0f} s; {busy}, {load['own_cpu_share']:.0%} of our threads' time was ours",
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,8 +24,8 @@ COST = CostModel(
         DraftTimes(num_levels=1, num_nodes=[20, 40], seconds=[0.002, 0.002]),
         DraftTimes(num_levels=5, num_nodes=[20, 40], seconds=[0.010, 0.014]),
     ],
-    overhead_one_s=0.001,
-    overhead_many_s=0.003,
+    overhead_one_s=[0.001],
+    overhead_many_s=[0.003],
     plain_s=0.05,
 )
 
@@ -100,6 +101,12 @@ def test_files_that_know_one_depth_are_read():
     assert cost.draft_tree_s(4, 6) == pytest.approx(0.25)
 
 
+def test_larger_trees_cost_more_outside_the_models():
+    cost = replace(COST, overhead_one_s=[0.001, 0.004], overhead_nodes=[4, 40])
+    assert cost.overhead_s(find("single"), 4) == 0.001
+    assert cost.overhead_s(find("single"), 22) == pytest.approx(0.0025)
+
+
 def test_a_spread_too_wide_decides_nothing():
     assert spread([1.0, 1.05, 1.1, 1.0])["decides"]
     assert not spread([1.0, 2.0, 1.0, 2.0])["decides"]
@@ -124,7 +131,8 @@ def test_measures_tiny_models(tmp_path, capsys):
     shapes = [(row["num_levels"], row["num_nodes"]) for row in content["draft"]]
     assert shapes == [(levels, nodes) for levels in (1, 2, 3) for nodes in (4, 16)]
     assert content["prefix_length"] == 40
-    for row in [*content["target"], *content["draft"], content["plain"], *content["overhead"].values()]:
+    overheads = [*content["overhead"]["one"], *content["overhead"]["many"]]
+    for row in [*content["target"], *content["draft"], content["plain"], *overheads]:
         assert 0 < row["low_s"] <= row["median_s"] <= row["high_s"]
         assert row["num_measured"] >= 1
     assert content["plain_s"] == content["plain"]["median_s"]

@@ -42,17 +42,19 @@ class CostModel:
         target_tokens: Tokens of a target forward at which it was timed, ascending, from 1.
         target_s: Its times.
         draft: Drafting times by number of levels, ascending.
-        overhead_one_s: Time of a cycle outside the models, for strategies of one drafter.
+        overhead_one_s: Times of a cycle outside the models at `overhead_nodes`, for strategies of one drafter.
         overhead_many_s: The same for strategies that look at the trees of two.
         plain_s: Time of a token in plain decoding.
+        overhead_nodes: Nodes of a drafter's tree at which the overhead was timed, ascending.
     """
 
     target_tokens: Sequence[float]
     target_s: Sequence[float]
     draft: Sequence[DraftTimes]
-    overhead_one_s: float
-    overhead_many_s: float
+    overhead_one_s: Sequence[float]
+    overhead_many_s: Sequence[float]
     plain_s: float
+    overhead_nodes: Sequence[float] = (0,)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> CostModel:
@@ -64,13 +66,17 @@ class CostModel:
             rows = [row for row in content["draft"] if row.get("num_levels", default) == level]
             nodes, seconds = [row["num_nodes"] for row in rows], [row["median_s"] for row in rows]
             draft.append(DraftTimes(num_levels=level, num_nodes=nodes, seconds=seconds))
+        overhead = content.get("overhead") or {  # files that know one size
+            name: [{"num_nodes": 0, "median_s": content[f"overhead_{name}_s"]}] for name in ("one", "many")
+        }
         return cls(
             target_tokens=[row["num_tokens"] for row in content["target"]],
             target_s=[row["median_s"] for row in content["target"]],
             draft=draft,
-            overhead_one_s=content["overhead_one_s"],
-            overhead_many_s=content["overhead_many_s"],
+            overhead_one_s=[row["median_s"] for row in overhead["one"]],
+            overhead_many_s=[row["median_s"] for row in overhead["many"]],
             plain_s=content["plain_s"],
+            overhead_nodes=[row["num_nodes"] for row in overhead["one"]],
         )
 
     @property
@@ -78,9 +84,10 @@ class CostModel:
         """Speed of plain decoding."""
         return 1 / self.plain_s
 
-    def overhead_s(self, strategy: Strategy) -> float:
-        """Returns the time of a cycle outside the models."""
-        return self.overhead_one_s if strategy.one_drafter else self.overhead_many_s
+    def overhead_s(self, strategy: Strategy, num_nodes: int) -> float:
+        """Returns the time of a cycle outside the models, each drafter keeping `num_nodes` nodes."""
+        seconds = self.overhead_one_s if strategy.one_drafter else self.overhead_many_s
+        return float(interpolate(num_nodes, self.overhead_nodes, seconds))
 
     def target_forward_s(self, num_nodes: Any) -> np.ndarray:
         """Returns float, as `num_nodes`: the time of a target forward over a root and these nodes."""
@@ -117,7 +124,11 @@ class CostModel:
         own = self.draft[-1].num_levels if depth is None else depth + 1
         total = np.zeros(len(drafted)) if num_levels is None else np.asarray(num_levels)
         levels = np.where(total > 0, total / np.maximum(drafted, 1), own)
-        return drafted * self.draft_tree_s(levels, kept) + self.target_forward_s(num_nodes) + self.overhead_s(strategy)
+        return (
+            drafted * self.draft_tree_s(levels, kept)
+            + self.target_forward_s(num_nodes)
+            + self.overhead_s(strategy, kept)
+        )
 
     def tokens_per_s(
         self, strategy: Strategy, num_draft_tokens: int, *, emitted: np.ndarray, depth: int | None = None, **cycles: Any
@@ -139,7 +150,7 @@ class CostModel:
         return {
             "target_s": tuple(target_s.tolist()),
             "draft_s": tuple(levels.tolist()),
-            "overhead_s": self.overhead_s(strategy),
+            "overhead_s": self.overhead_s(strategy, kept),
         }
 
 

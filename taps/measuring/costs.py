@@ -31,6 +31,7 @@ from taps.plumbing.progress import progress
 WIDEST_SPREAD = 0.25  # (upper - lower quartile) / median above which a time decides nothing
 FEWEST = 3  # measurements below which it decides nothing
 _SHARE_OF_ROUNDS = 0.75  # of the time; the rest goes to whole cycles, for the overhead
+_SMALL = 4  # nodes of a small tree, beside the default one
 _NUM_DECODED = 6  # tokens of a decoding that shows the overhead
 
 Key = tuple[Any, ...]
@@ -84,9 +85,10 @@ def measure_costs(
             bar.update(min(round(time.perf_counter() - start), round(limit_s)) - bar.n)
 
         times = _rounds(works, text.grow, target.device, start + limit_s * _SHARE_OF_ROUNDS, seed, tick)
-        overheads = _overheads(target, drafter, tokens, num_draft_tokens, start + limit_s, tick)
+        sizes = sorted({min(_SMALL, num_draft_tokens), num_draft_tokens})
+        overheads = _overheads(target, drafter, tokens, sizes, start + limit_s, tick)
     plain = spread(times.pop(("plain",)))
-    one, many = spread(overheads["one"]), spread(overheads["many"])
+    overhead = {name: [{"num_nodes": n, **spread(overheads[name, n])} for n in sizes] for name in ("one", "many")}
     return {
         "target": [{"num_tokens": key[1] + 1, **spread(own)} for key, own in times.items() if key[0] == "target"],
         "draft": [
@@ -95,10 +97,10 @@ def measure_costs(
             if key[0] == "draft"
         ],
         "plain": plain,
-        "overhead": {"one": one, "many": many},
+        "overhead": overhead,
         "plain_s": plain["median_s"],
-        "overhead_one_s": one["median_s"],
-        "overhead_many_s": many["median_s"],
+        "overhead_one_s": overhead["one"][-1]["median_s"],
+        "overhead_many_s": overhead["many"][-1]["median_s"],
         "seconds": time.perf_counter() - start,
         "load": load.report(),
     }
@@ -190,26 +192,28 @@ def _overheads(
     target: Target,
     drafter: LiveDrafter,
     tokens: Sequence[int],
-    num_draft_tokens: int,
+    sizes: Sequence[int],
     end: float,
     tick: Callable[[], object],
-) -> dict[str, list[float]]:
-    """Returns seconds per cycle outside the models, with one drafter and with two; at least once each."""
+) -> dict[Key, list[float]]:
+    """Returns seconds per cycle outside the models, with one drafter and with two, by nodes; at least once each."""
     endless = replace(target, eos_ids=frozenset())
     twins = [drafter, LiveDrafter(drafter.model, drafter.head, depth=drafter.depth, top_k=drafter.top_k)]
-    found: dict[str, list[float]] = {"one": [], "many": []}
-    while not found["many"] or time.perf_counter() < end:
-        for name, strategy, drafters in (("one", single, twins[:1]), ("many", _MERGED, twins)):
-            decoded = decode(
-                endless,
-                drafters,
-                list(tokens[:16]),
-                strategy=strategy,
-                options=Options(num_draft_tokens=num_draft_tokens),
-                max_new_tokens=_NUM_DECODED,
-            )
-            found[name].append(decoded.seconds.outside / len(decoded.cycles))
-            tick()
+    kinds = (("one", single, twins[:1]), ("many", _MERGED, twins))
+    found: dict[Key, list[float]] = {(name, size): [] for name, *_ in kinds for size in sizes}
+    while not all(found.values()) or time.perf_counter() < end:
+        for size in sizes:
+            for name, strategy, drafters in kinds:
+                decoded = decode(
+                    endless,
+                    drafters,
+                    list(tokens[:16]),
+                    strategy=strategy,
+                    options=Options(num_draft_tokens=size),
+                    max_new_tokens=_NUM_DECODED,
+                )
+                found[name, size].append(decoded.seconds.outside / len(decoded.cycles))
+                tick()
     return found
 
 
