@@ -39,6 +39,11 @@ def path_probs(trees: Trees) -> np.ndarray:
     return np.where(probs >= FLOOR, probs, 0.0)
 
 
+def likely(trees: Trees) -> Trees:
+    """Returns the trees without the columns in which no tree has a node at least as likely as FLOOR; one at least."""
+    return trees.prefix(max(int((path_probs(trees) > 0).sum(axis=1).max(initial=0)), 1))
+
+
 def best_prefix(trees: Trees, drafting_s: np.ndarray | float, options: Options) -> tuple[np.ndarray, np.ndarray]:
     """Returns (int64 [P] number of nodes to verify, float64 [P] expected tokens per second).
 
@@ -61,6 +66,7 @@ def goes_on(trees: Trees, levels: int, options: Options) -> np.ndarray:
     """Returns bool [P]: whether another level is expected to pay, `levels` being drafted."""
     if levels >= len(options.draft_s):
         return np.zeros(len(trees), dtype=bool)
+    trees = likely(trees)
     number, rate = best_prefix(trees, options.draft_s[levels - 1], options)
     probs, depth = path_probs(trees), depths(trees.parents)
     mass = np.where(depth == levels, probs, 0).sum(axis=1)
@@ -74,6 +80,7 @@ def goes_on(trees: Trees, levels: int, options: Options) -> np.ndarray:
 
 def drafted_levels(trees: Trees, options: Options) -> np.ndarray:
     """Returns int64 [P]: the levels that a drafter drafts, seen from a tree of all levels or of those alone."""
+    trees = likely(trees)
     levels, going = np.ones(len(trees), dtype=np.int64), np.arange(len(trees))
     depth = depths(trees.parents)
     for level in range(1, len(options.draft_s)):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from taps.decoding.costing import best_prefix, drafted_levels, goes_on
+from taps.decoding.costing import best_prefix, drafted_levels, goes_on, likely
 from taps.decoding.history import MERGED, History
 from taps.decoding.merging import merge
 from taps.decoding.strategy import Kind, Options, Proposal, strategy
@@ -54,6 +54,7 @@ def merged_costed(trees: Sequence[Trees], history: History, options: Options) ->
 
 def _as_drafted(trees: Trees, options: Options) -> tuple[Trees, np.ndarray]:
     """Returns (the trees with no more levels than are drafted, int64 [P] these levels)."""
+    trees = likely(trees)
     levels = drafted_levels(trees, options)
     return view(trees, levels, trees.num_nodes), levels
 
