@@ -173,16 +173,16 @@ def tune(
 ) -> tuple[Variant | None, list[dict[str, Any]]]:
     """Returns (the best shape of the variant, None for plain decoding; every shape's value, for the figure).
 
-    A costed strategy chooses its own tree: only its budget is tuned, at the banks' depth. Shapes that the banks do not
-    hold exactly at every cycle are listed with their share and not chosen.
+    A costed strategy chooses its own tree, so only plain decoding is its rival. Shapes that the banks do not hold
+    exactly at every cycle are listed with their share and not chosen.
     """
     best, best_rate = None, plain_value(heldout, setting).tokens_per_s
     table = []
-    for shape in shapes(heldout[0].drafting):
-        if variant.strategy.costed and shape.depth < heldout[0].drafting["depth"]:
-            continue
+    drafting = heldout[0].drafting
+    own = Shape(depth=drafting["depth"], num_nodes=variant.num_draft_tokens)
+    for shape in [own] if variant.strategy.costed else shapes(drafting):
         tried = replace(variant, num_draft_tokens=shape.num_nodes, depth=shape.depth)
-        if tried.num_nodes > heldout[0].drafting["num_nodes"]:
+        if tried.num_nodes > drafting["num_nodes"]:
             continue
         value = evaluate(tried, heldout, setting)
         table.append(
