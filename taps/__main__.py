@@ -18,10 +18,10 @@ PURPOSES = {
     "The study's stages, in the order in which the workflow calls them": (
         "fetch", "prepare_target", "tiny_target", "corpus", "regenerate", "prompts", "overlap", "tokenise", "heldout",
         "mixture", "draft_vocab", "features", "join_features", "train", "import_draft", "average", "trace", "bank",
-        "join_texts", "calibrate", "replay", "cost", "live_check",
+        "join_texts", "calibrate", "fit_router", "replay", "cost", "tune", "live_check",
     ),
     "The report": ("tables", "figures", "claims", "page"),
-    "By hand": ("decode", "export_draft", "audit", "show_mask", "speed", "decoding_speed"),
+    "By hand": ("decode", "export_draft", "audit", "show_mask", "check_views", "speed", "decoding_speed"),
 }  # fmt: skip
 """Purpose -> stages."""
 

@@ -4,8 +4,14 @@
         --draft-vocab results/laptop/draft_vocab.safetensors --depth 5 --top-k 8 --num-draft-tokens 40 \
         --output results/laptop/cost.json
 
-All drafters of a study have one shape, so the first one given stands for all. Sizes take turns, so that a busy moment
-of the machine falls on all of them; medians are reported, beside the quartiles.
+All drafters of a study have one shape, so the first one given stands for all. Target forwards at 1 to 120 tokens, trees
+of 1 level up to all, a step of plain decoding: each is timed once per round, in an order drawn anew, until --limit-s is
+up (loading the models is not counted). --trace gives a recorded text to work on; drafting random tokens takes longer.
+
+The output states the load that it saw and, per measurement, median, quartiles, how many there were, and `decides`:
+whether the quartiles lie close enough for the time to decide anything. Cost file: `target` [{num_tokens, median_s,
+low_s, high_s, num_measured, decides}], `draft` [{num_levels, num_nodes, ...}], `plain`, `overhead` {one, many}
+[{num_nodes, ...}], `load`, and the medians `plain_s`, `overhead_one_s`, `overhead_many_s`.
 """
 
 from __future__ import annotations
@@ -13,11 +19,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from taps.decoding.live_models import add_model_flags, load_models, model_inputs
-from taps.plumbing.artefacts import write_json
+from taps.plumbing.artefacts import read_tensors, write_json
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.provenance import provenance
+
+if TYPE_CHECKING:
+    from taps.model.target import Target
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -27,11 +37,12 @@ def build_parser() -> argparse.ArgumentParser:
         "--nodes",
         type=int,
         nargs="+",
-        default=[0, 5, 10, 20, 40, 60, 80, 119],
+        default=[0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 60, 80, 119],
         help="tree sizes at which the target is timed (default: %(default)s)",
     )
-    parser.add_argument("--prefix-length", type=int, default=192, help="tokens read before (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=9, help="timings per size (default: %(default)s)")
+    parser.add_argument("--trace", type=Path, help="recorded text to work on (default: random tokens)")
+    parser.add_argument("--prefix-length", type=int, default=160, help="tokens read before (default: %(default)s)")
+    parser.add_argument("--limit-s", type=float, default=30.0, help="time for all of it (default: %(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="times to write (.json)")
     return parser
 
@@ -40,38 +51,75 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
     import torch
 
-    from taps.measuring.costs import NUM_DECODED, decoding_times, draft_times, target_times
+    from taps.measuring.costs import measure_costs
 
     target, drafters = load_models(args)
-    drafter = next(iter(drafters.values()))
-    longest = max(target.max_length - NUM_DECODED - args.repeats * len(args.nodes) - max(args.nodes), 2)
-    prefix = torch.randint(
-        target.config["vocab_size"], (min(args.prefix_length, longest),), generator=torch.Generator().manual_seed(0)
-    ).tolist()
-    draft_nodes = sorted({max(args.num_draft_tokens * share // 4, 1) for share in (1, 2, 4, 8)})
-    plain, one, many = decoding_times(target, drafter, prefix, num_draft_tokens=args.num_draft_tokens)
+    nodes = sorted({0, *args.nodes})
+    tokens = text_for(target, args, most=max(nodes))
+    levels = range(1, args.depth + 2)
+    sizes = sorted({min(4, args.num_draft_tokens), 2 * args.num_draft_tokens})
     content = {
         "device": torch.cuda.get_device_name(target.device) if target.device.type == "cuda" else "cpu",
         "num_threads": torch.get_num_threads(),
         "dtype": args.dtype,
-        "prefix_length": len(prefix),
-        "repeats": args.repeats,
+        "prefix_length": min(args.prefix_length, len(tokens) - 3),
         "depth": args.depth,
         "top_k": args.top_k,
-        "target": target_times(target, prefix, sorted({0, *args.nodes}), args.repeats),
-        "draft": draft_times(target, drafter, prefix, draft_nodes, args.repeats),
-        "plain_s": plain,
-        "overhead_one_s": one,
-        "overhead_many_s": many,
+        "limit_s": args.limit_s,
     }
-    made_from = provenance(stage="taps.cost", inputs=model_inputs(args), device=args.device)
-    write_json(args.output, content, kind="cost", provenance=made_from)
-    for row in content["target"]:
-        print(f"target forward of {row['num_tokens']:4d} tokens  {1000 * row['median_s']:8.1f} ms")
-    for row in content["draft"]:
-        print(f"draft tree of     {row['num_nodes']:4d} nodes   {1000 * row['median_s']:8.1f} ms")
-    print(f"plain decoding, per token         {1000 * plain:8.1f} ms")
-    print(f"outside the models, per cycle     {1000 * one:8.1f} ms with one drafter, {1000 * many:.1f} ms with two")
+    content |= measure_costs(
+        target,
+        next(iter(drafters.values())),
+        tokens,
+        prefix_length=content["prefix_length"],
+        nodes=nodes,
+        draft_shapes=[(level, size) for level in levels for size in sizes],
+        num_draft_tokens=args.num_draft_tokens,
+        limit_s=args.limit_s,
+    )
+    inputs = model_inputs(args) | ({"trace": args.trace} if args.trace else {})
+    write_json(
+        args.output, content, kind="cost", provenance=provenance(stage="taps.cost", inputs=inputs, device=args.device)
+    )
+    print("\n".join(lines(content)))
+
+
+def text_for(target: Target, args: argparse.Namespace, *, most: int) -> list[int]:
+    """Returns tokens to read: those of the trace one after another, or random ones, as many as the context holds."""
+    import torch
+
+    room = max(target.max_length - most - 130, 4)
+    if args.trace:
+        tokens = read_tensors(args.trace, kind="trace", names=("tokens",))[0]["tokens"].tolist()
+    else:
+        generator = torch.Generator().manual_seed(0)
+        tokens = torch.randint(target.config["vocab_size"], (4 * args.prefix_length,), generator=generator).tolist()
+    return list(tokens[: min(room, 4 * args.prefix_length)])
+
+
+def lines(content: dict[str, Any]) -> list[str]:
+    """Returns what was measured, for people."""
+
+    def timed(what: str, row: dict[str, Any]) -> str:
+        doubt = "" if row["decides"] else f"   {row['num_measured']} times, too far apart to decide anything"
+        return f"{what:38s} {1000 * row['median_s']:8.1f} ms{doubt}"
+
+    load = content["load"]
+    busy = f"load {load['average_before'][0]:.1f} to {load['average_after'][0]:.1f} on {load['num_cores']} cores"
+    return [
+        *(timed(f"target forward of {row['num_tokens']} tokens", row) for row in content["target"]),
+        *(
+            timed(f"draft tree of {row['num_levels']} levels, {row['num_nodes']} nodes", row)
+            for row in content["draft"]
+        ),
+        timed("plain decoding, per token", content["plain"]),
+        *(
+            timed(f"outside the models, {words}, {row['num_nodes']} nodes", row)
+            for name, words in (("one", "one drafter"), ("many", "two drafters"))
+            for row in content["overhead"][name]
+        ),
+        f"{content['seconds']:.0f} s; {busy}, {load['own_cpu_share']:.0%} of our threads' time was ours",
+    ]
 
 
 if __name__ == "__main__":

@@ -22,8 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 from taps.data.dialogue import Asked, Dialogue, Reply, converse, from_prompt
 from taps.decoding.calibration import read_factors
+from taps.decoding.cost_model import CostModel
 from taps.decoding.live_models import add_model_flags, load_models, model_inputs
-from taps.plumbing.artefacts import read_jsonl, write_json
+from taps.decoding.router import read_router
+from taps.decoding.strategy import Strategy, find
+from taps.decoding.tuning import read_tuned, tuned_variant
+from taps.decoding.variants import Variant
+from taps.plumbing.artefacts import read_json, read_jsonl, write_json
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
@@ -39,6 +44,15 @@ def build_parser() -> argparse.ArgumentParser:
     add_model_flags(parser)
     parser.add_argument("--strategy", help="default: single for one drafter, else merged_adaptive")
     parser.add_argument("--calibration", type=Path, help="inverse temperatures for the _calibrated strategies")
+    parser.add_argument("--cost", type=Path, help="times of taps.cost, for the _costed strategies")
+    parser.add_argument("--router", type=Path, help="weights of taps.fit_router, for routed_prompt")
+    parser.add_argument(
+        "--tree",
+        choices=("default", "tuned"),
+        default="default",
+        help="tuned: depth and nodes that taps.tune chose for this machine (default: %(default)s)",
+    )
+    parser.add_argument("--tuned", type=Path, help="choices of taps.tune, for --tree tuned")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--prompt", action="append", help="what the user says; repeat it for further turns")
     source.add_argument("--prompts", type=Path, help="JSON lines written by taps.prompts")
@@ -60,18 +74,21 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
     from taps.decoding.engine import decode
-    from taps.decoding.strategy import Options, find
     from taps.model.sampling import Draws, Sampling
 
     names = [name for name, _ in args.drafter]
     strategy = find(args.strategy or ("single" if len(names) == 1 else "merged_adaptive"), live=True)
-    options = Options(
-        num_draft_tokens=args.num_draft_tokens,
+    variant = _variant(args, strategy, tuple(names))
+    options = variant.options(
+        dict(zip(names, _factors(args.calibration, names), strict=True)) if strategy.calibrated else {},
+        cost=_cost(args.cost) if strategy.costed else None,
+        bank_depth=args.depth,
+        router=_router(args.router, names) if strategy.uses_prompt else None,
         seed=args.seed,
-        inverse_temperatures=_factors(args.calibration, names) if strategy.calibrated else (),
     )
     sampling = Sampling(temperature=args.temperature, top_p=args.top_p, top_k=args.sampling_top_k)
     dialogues = _dialogues(args)
+    args.depth = args.depth if variant.depth is None else variant.depth
     target, drafters = load_models(args)
     stop_ids = target.eos_ids | {_only_token(target, text) for text in args.stop}
     answers: list[dict[str, Any]] = []
@@ -144,6 +161,39 @@ def _factors(calibration: Path | None, names: Sequence[str]) -> tuple[float, ...
     if missing := [name for name in names if name not in known]:
         raise TapsError(calibration, f"no inverse temperature of {', '.join(missing)}", expected=", ".join(known))
     return tuple(known[name] for name in names)
+
+
+def _variant(args: argparse.Namespace, strategy: Strategy, names: tuple[str, ...]) -> Variant:
+    """Returns the strategy with the tree that was asked for; says so where plain decoding was found faster."""
+    default = Variant(strategy=strategy, drafters=names, num_draft_tokens=args.num_draft_tokens)
+    if args.tree == "default":
+        return default
+    if args.tuned is None:
+        raise TapsError("--tree tuned", "needs the choices", remedy="give --tuned FILE of taps.tune")
+    rows = read_tuned(args.tuned)
+    for row in rows:
+        if (row["strategy"], tuple(row["drafters"])) == (strategy.name, names):
+            tuned = tuned_variant(row)
+            if tuned is None:
+                print("plain decoding was found faster than any tree here: default tree", file=sys.stderr)
+            return tuned or default
+    known = "; ".join(f"{row['strategy']} of {'+'.join(row['drafters'])}" for row in rows)
+    raise TapsError(args.tuned, f"no {strategy.name} of {'+'.join(names)}", expected=f"one of: {known}")
+
+
+def _cost(path: Path | None) -> CostModel:
+    if path is None:
+        raise TapsError("--strategy", "needs measured costs", remedy="give --cost FILE of taps.cost")
+    return CostModel.from_json(read_json(path, kind="cost"))
+
+
+def _router(path: Path | None, names: Sequence[str]) -> dict[str, list[float]]:
+    if path is None:
+        raise TapsError("--strategy", "needs a router", remedy="give --router FILE of taps.fit_router")
+    known = read_router(path)
+    if missing := [name for name in names if name not in known]:
+        raise TapsError(path, f"does not know {', '.join(missing)}", expected=", ".join(known))
+    return known
 
 
 # --- what comes out --------------------------------------------------------------------------------------------------

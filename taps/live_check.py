@@ -30,6 +30,8 @@ from taps.decoding.comparison import read_texts
 from taps.decoding.cost_model import CostModel
 from taps.decoding.live_models import add_model_flags, load_models, model_inputs
 from taps.decoding.recording import load_recording
+from taps.decoding.router import read_router
+from taps.decoding.tuning import read_tuned, with_tuned
 from taps.decoding.variants import HELP, check_variants, parse_variants
 from taps.plumbing.artefacts import read_json, write_json
 from taps.plumbing.cli import NAMED_PATHS, run, stage_parser
@@ -48,7 +50,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--num-prompts", type=int, default=4, help="first prompts, with all turns (default: %(default)s)"
     )
-    parser.add_argument("--cost", type=Path, help="times of taps.cost; adds the predicted speed")
+    parser.add_argument("--cost", type=Path, help="times of taps.cost; adds the predicted speed and _costed strategies")
+    parser.add_argument("--router", type=Path, help="weights of taps.fit_router, for routed_prompt")
+    parser.add_argument("--tuned", type=Path, help="choices of taps.tune; adds the tuned tree of each of its rows")
     parser.add_argument("--output", type=Path, required=True, help="report to write (.json)")
     return parser
 
@@ -56,11 +60,17 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
     banks = dict(args.bank)
-    recording = load_recording(args.trace, banks)
     variants = parse_variants(args.strategies, banks, args.num_draft_tokens)
+    if args.tuned:
+        variants = with_tuned(variants, read_tuned(args.tuned))
+    recording = load_recording(args.trace, banks, with_prompts=any(v.strategy.uses_prompt for v in variants))
     factors = read_factors(args.calibration) if args.calibration else {}
-    check_variants(variants, num_held=recording.drafting["num_nodes"], factors=factors)
     cost = CostModel.from_json(read_json(args.cost, kind="cost")) if args.cost else None
+    router = read_router(args.router) if args.router else None
+    drafting = recording.drafting
+    check_variants(
+        variants, num_held=drafting["num_nodes"], factors=factors, depth=drafting["depth"], cost=cost, router=router
+    )
     texts = read_texts(args.trace, args.num_prompts)
 
     from taps.decoding.live_checking import check_drafters, check_live
@@ -75,10 +85,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         "dtype": args.dtype,
         "device": args.device,
         "num_prompts": len({text.id for text in texts}),
-        **check_live(target, drafters, recording, variants, texts, factors=factors, cost=cost),
+        **check_live(target, drafters, recording, variants, texts, factors=factors, cost=cost, router=router),
     }
     inputs = model_inputs(args) | {"trace": args.trace, **{f"bank.{name}": path for name, path in banks.items()}}
-    inputs |= {name: getattr(args, name) for name in ("calibration", "cost") if getattr(args, name)}
+    inputs |= {name: getattr(args, name) for name in ("calibration", "cost", "router", "tuned") if getattr(args, name)}
     made_from = provenance(stage="taps.live_check", inputs=inputs, device=args.device)
     write_json(args.output, content, kind="live_check", provenance=made_from)
     print(f"{args.output}: {summary(content)}")

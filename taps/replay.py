@@ -18,10 +18,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from taps.decoding.calibration import read_factors
+from taps.decoding.cost_model import CostModel
 from taps.decoding.recording import load_recording
 from taps.decoding.replaying import Labels, replay, write_replay
+from taps.decoding.router import read_router
 from taps.decoding.strategy import Options
 from taps.decoding.variants import HELP, check_variants, parse_variants
+from taps.plumbing.artefacts import read_json
 from taps.plumbing.cli import NAMED_PATHS, run, stage_parser
 from taps.plumbing.provenance import provenance
 
@@ -38,6 +41,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--training-seed", type=int, default=0, help="of the drafters, a label of the result")
     parser.add_argument("--benchmark", required=True, help="a label of the result")
     parser.add_argument("--calibration", type=Path, help="inverse temperatures for the _calibrated strategies")
+    parser.add_argument("--cost", type=Path, help="times of taps.cost, for the _costed strategies")
+    parser.add_argument("--router", type=Path, help="weights of taps.fit_router, for routed_prompt")
     parser.add_argument(
         "--decay", type=float, default=Options.decay, help="history left per cycle (default: %(default)s)"
     )
@@ -57,13 +62,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     banks = dict(args.bank)
     variants = parse_variants(args.strategies, banks, args.num_draft_tokens)
     factors = read_factors(args.calibration) if args.calibration else {}
-    recording = load_recording(args.trace, banks)
-    check_variants(variants, num_held=recording.drafting["num_nodes"], factors=factors)
+    cost = CostModel.from_json(read_json(args.cost, kind="cost")) if args.cost else None
+    router = read_router(args.router) if args.router else None
+    recording = load_recording(args.trace, banks, with_prompts=any(v.strategy.uses_prompt for v in variants))
+    drafting = recording.drafting
+    check_variants(
+        variants, num_held=drafting["num_nodes"], factors=factors, depth=drafting["depth"], cost=cost, router=router
+    )
     settings = {name: getattr(args, name) for name in ("num_draft_tokens", "decay", "prior")}
-    found = replay(recording, variants, factors=factors, **settings)
+    found = replay(recording, variants, factors=factors, cost=cost, router=router, **settings)
     inputs = {"trace": args.trace, **{f"bank.{name}": path for name, path in banks.items()}}
-    if args.calibration:
-        inputs["calibration"] = args.calibration
+    inputs |= {name: getattr(args, name) for name in ("calibration", "cost", "router") if getattr(args, name)}
     write_replay(
         found,
         Labels(method=args.method, benchmark=args.benchmark, training_seed=args.training_seed),

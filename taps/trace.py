@@ -52,7 +52,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not prompts:
         raise TapsError(args.prompts, "no prompts", remedy="look at its audit file for why all were dropped")
     target = load_target(
-        args.target, dtype=getattr(torch, args.dtype), device=args.device, trust_remote_code=args.trust_remote_code
+        args.target,
+        dtype=getattr(torch, args.dtype),
+        device=args.device,
+        trust_remote_code=args.trust_remote_code,
+        for_decoding=True,
     )
     sampling = Sampling(temperature=args.temperature, top_p=args.top_p, top_k=args.top_k)
     sequences, skipped = record(

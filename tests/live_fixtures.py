@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,14 @@ from taps.model.target_head import TargetHead, read_config
 from taps.tiny_target import byte_tokenizer
 
 LIVE_STRATEGIES = [name for name, strategy in STRATEGIES.items() if not strategy.needs_future]
-OPTIONS = Options(num_draft_tokens=8, inverse_temperatures=(0.7, 1.4))
+OPTIONS = Options(
+    num_draft_tokens=8,
+    inverse_temperatures=(0.7, 1.4),
+    target_s=tuple(1.0 + 0.05 * nodes for nodes in range(9)),
+    draft_s=(0.1, 0.15, 0.2, 0.25),
+    overhead_s=0.05,
+    router=((0.1, *(0.3 for _ in range(32))), (0.0, *(-0.2 for _ in range(32)))),
+)
 DEPTH, TOP_K = 3, 3
 
 WORDS = ["<end>", *"abcdefghijk"]
@@ -148,7 +156,7 @@ class StubDrafter:
         assert len(tokens) == len(features)
         self.num_read += len(tokens)
 
-    def draft(self, num_nodes: int) -> Trees:
+    def draft(self, num_nodes: int, goes_on: Callable[[Trees, int], bool] | None = None) -> Trees:
         self.num_drafts += 1
         return self.make(self.num_read, num_nodes)
 
@@ -194,4 +202,5 @@ def run(target: Target, drafters: Sequence[Any], prompt: Sequence[int], name: st
     """Returns `decode` of a strategy by name, over as many of the drafters as it takes."""
     strategy = find(name, live=True)
     chosen = drafters[:1] if strategy.one_drafter else drafters
-    return decode(target, chosen, prompt, **{"strategy": strategy, "options": OPTIONS, "max_new_tokens": 24, **options})
+    own = replace(OPTIONS, inverse_temperatures=OPTIONS.inverse_temperatures[: len(chosen)])
+    return decode(target, chosen, prompt, **{"strategy": strategy, "options": own, "max_new_tokens": 24, **options})

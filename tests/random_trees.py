@@ -101,7 +101,9 @@ class Recorded:
         sampling = {"temperature": 0.0, "top_p": 1.0, "top_k": 0}
         meta = {"ids": ids, "turns": turns, "sampling": sampling, "seed": 0}
         trace = folder / "trace.safetensors"
+        features = np.random.default_rng(len(self.tokens)).normal(size=(len(self.tokens), 4)).astype(np.float32)
         arrays = {"tokens": self.tokens, "offsets": self.offsets, "prompt_lengths": self.prompt_lengths}
+        arrays["features"] = features
         write_tensors(trace, arrays, kind="trace", provenance={}, meta=meta)
         banks = {}
         for name, trees in zip(names, self.trees, strict=True):

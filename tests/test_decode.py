@@ -125,3 +125,39 @@ def test_refusals(models):
         main([*models, "--prompt", QUESTION, "--strategy", "oracle"])
     with pytest.raises(TapsError, match="a name is given twice"):
         main([*models, *models[2:4], "--prompt", QUESTION])
+
+
+def _tuned(folder, best):
+    rows = [{"strategy": "single", "drafters": ["math"], "best": best}]
+    write_json(folder / "tuned.json", {"rows": rows}, kind="tuned", provenance={})
+    return ["--tree", "tuned", "--tuned", str(folder / "tuned.json")]
+
+
+def _one_drafter(models):
+    return [*models[:4], *models[6:]]
+
+
+def test_the_tuned_tree_is_drafted(models, tmp_path):
+    flags = ["--prompt", QUESTION, "--max-new-tokens", "12", "--output", str(tmp_path / "out.json")]
+    main([*_one_drafter(models), *_tuned(tmp_path, {"depth": 0, "num_draft_tokens": 3}), *flags])
+    (answer,) = read_json(tmp_path / "out.json", kind="decoded")["answers"]
+    assert all(cycle["num_nodes"] <= 3 and cycle["accepted"] <= 1 for cycle in answer["cycles"])
+
+
+def test_where_plain_decoding_won_it_says_so(models, tmp_path, capsys):
+    main([*_one_drafter(models), *_tuned(tmp_path, None), "--prompt", QUESTION, "--max-new-tokens", "4"])
+    assert "plain decoding was found faster" in capsys.readouterr().err
+
+
+def test_a_tree_that_was_not_tuned_is_refused(models, tmp_path):
+    flags = ["--prompt", QUESTION, "--strategy", "merged_matched"]
+    with pytest.raises(TapsError, match=r"no merged_matched of math\+chat"):
+        main([*models, *_tuned(tmp_path, None), *flags])
+    with pytest.raises(TapsError, match="--tuned"):
+        main([*models, "--tree", "tuned", *flags])
+
+
+@pytest.mark.parametrize(("strategy", "flag"), [("merged_costed", "--calibration"), ("routed_prompt", "--router")])
+def test_what_a_strategy_needs_is_asked_for(models, strategy, flag):
+    with pytest.raises(TapsError, match=flag):
+        main([*models, "--strategy", strategy, "--prompt", QUESTION])

@@ -14,7 +14,7 @@ from taps.decoding.engine import decode
 from taps.decoding.live_drafter import LiveDrafter
 from taps.decoding.strategy import Options, find
 from taps.decoding.trees import Trees
-from taps.decoding.verification import TargetText, one_tree
+from taps.decoding.verification import NodeLogits, TargetText, one_tree
 from taps.model.sampler import continue_batch
 from taps.model.sampling import Draws, Sampling
 from taps.plumbing.errors import TapsError
@@ -236,12 +236,13 @@ def test_kept_cache_is_that_of_one_pass(target):
     text, prompt = TargetText(target), PROMPTS[2]
     text.read(prompt)
     tree = one_tree(tree_of_paths([(3,), (5,), (3, 1), (5, 2), (5, 4), (5, 4, 6)]), max_depth=9)
-    features, logits = text.verify(7, tree)
+    features = text.verify(7, tree)
+    logits = NodeLogits(target, features, tree)
     text.keep([1, 4, 5])
     whole = TargetText(target)
     expected = whole.read([*prompt, 7, 5, 4, 6])
     torch.testing.assert_close(features[[0, 2, 5, 6]], expected[len(prompt) :], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(logits[2], target.logits(expected[len(prompt) + 1]), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logits.at(1), target.logits(expected[len(prompt) + 1]), atol=1e-5, rtol=1e-5)
     assert text.length == whole.length
     for kept, fresh in zip(text.cache.layers, whole.cache.layers, strict=True):
         for name in ("keys", "values"):

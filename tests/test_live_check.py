@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from taps import bank, cost, trace
+from taps import bank, cost, fit_router, trace
 from taps.decoding.comparison import RecordedText, compare_cycles, first_difference
 from taps.decoding.engine import Cycle
 from taps.decoding.strategy import STRATEGIES
@@ -29,6 +29,12 @@ ROWS = [
     for name, strategy in STRATEGIES.items()
     for drafter in (NAMES if strategy.one_drafter else NAMES[:1])
 ]
+SMALLER = [  # views of the banks in replay, drafted with that depth live
+    {"strategy": "single", "drafters": ["math"], "num_draft_tokens": 3, "depth": 0},
+    {"strategy": "single", "drafters": ["chat"], "num_draft_tokens": 4, "depth": 1},
+    {"strategy": "merged_matched", "drafters": list(NAMES), "num_draft_tokens": 4, "depth": 1},
+    {"strategy": "routed_confidence_step", "drafters": list(NAMES), "num_draft_tokens": 5, "depth": 2},
+]
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +55,10 @@ def study(tmp_path_factory):
         for name in NAMES:
             flags = ["--drafter", str(folder / name), "--trace", str(path), *shape, "--num-nodes", "16"]
             bank.main(["--target", str(target), *flags, "--output", str(folder / f"{name}_t{temperature}.safetensors")])
-    flags = ["--num-draft-tokens", "8", "--nodes", "4", "8", "16", "--repeats", "1", "--prefix-length", "16"]
+    along = [word for name in NAMES for word in ("--bank", str(folder / f"{name}_t0.safetensors"))]
+    flags = ["--drafters", *NAMES, "--num-draft-tokens", "8", "--output", str(folder / "router.json")]
+    fit_router.main(["--trace", str(folder / "t0.safetensors"), *along, *flags])
+    flags = ["--num-draft-tokens", "8", "--nodes", "4", "8", "16", "--limit-s", "0.5", "--prefix-length", "16"]
     cost.main(["--target", str(target), *drafters, *shape, *flags, "--output", str(folder / "cost.json")])
     return folder
 
@@ -69,7 +78,8 @@ def _check(study, temperature, rows, *flags, output="live.json"):
 
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_replay_equals_live_decoding_cycle_by_cycle(study, temperature, capsys):
-    content = _check(study, temperature, ROWS, "--num-prompts", "2", "--cost", str(study / "cost.json"))
+    files = ["--cost", str(study / "cost.json"), "--router", str(study / "router.json")]
+    content = _check(study, temperature, [*ROWS, *SMALLER], "--num-prompts", "2", *files)
     assert {row["strategy"] for row in content["rows"]} == {n for n, s in STRATEGIES.items() if not s.needs_future}
     assert len(content["replay_only"]) == sum(strategy.needs_future for strategy in STRATEGIES.values())
     for row in content["rows"]:
@@ -146,7 +156,8 @@ def _text(answer):
 
 def _live(*cycles):
     return [
-        Cycle(start=s, accepted=a, emitted=e, chosen=0, num_nodes=4, num_drafted=1, score=0.0) for s, a, e in cycles
+        Cycle(start=s, accepted=a, emitted=e, chosen=0, num_nodes=4, num_drafted=1, num_levels=0, score=0.0)
+        for s, a, e in cycles
     ]
 
 
@@ -163,6 +174,7 @@ def _replayed(*cycles):
         chosen=same,
         num_nodes=same,
         num_drafted=same,
+        num_levels=same,
         score=same,
     )
 

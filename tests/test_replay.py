@@ -18,6 +18,7 @@ from taps.plumbing.artefacts import write_json
 from taps.plumbing.errors import TapsError
 from taps.replay import main
 from tests.random_trees import Recorded
+from tests.report_fixtures import COST
 
 LENGTHS = [9, 0, 14, 1, 2, 11]
 IDS, TURNS = ["q1", "q1", "q0", "q0", "q2", "q3"], [0, 1, 0, 1, 0, 0]
@@ -46,15 +47,21 @@ def _run(folder: Path, recorded: Recorded, strategies: object, *flags: str, outp
     return folder / output
 
 
-def _calibration(folder: Path) -> Path:
-    path = folder / "calibration.json"
+def _files(folder: Path) -> list[str]:
+    """Writes a calibration, costs and a router; returns the flags that name them."""
     drafters = {"math": {"inverse_temperature": 0.7}, "chat": {"inverse_temperature": 1.2}}
-    write_json(path, {"drafters": drafters}, kind="calibration", provenance={})
-    return path
+    contents: dict[str, Any] = {
+        "calibration": {"drafters": drafters},
+        "cost": COST,
+        "router": {"weights": {"math": [0.1, 1, 0, 0, 0], "chat": [0.0, 0, 1, 0, 0]}},
+    }
+    for name, content in contents.items():
+        write_json(folder / f"{name}.json", content, kind=name, provenance={})
+    return [word for name in contents for word in (f"--{name}", str(folder / f"{name}.json"))]
 
 
 def test_every_strategy_covers_every_answer(tmp_path: Path, recorded: Recorded) -> None:
-    frame = pd.read_parquet(_run(tmp_path, recorded, ALL, "--calibration", str(_calibration(tmp_path))))
+    frame = pd.read_parquet(_run(tmp_path, recorded, ALL, *_files(tmp_path)))
     assert list(frame["strategy"].cat.categories) == list(STRATEGIES)
     emitted = frame.groupby(["strategy", "sequence"], observed=True)["emitted"].sum().unstack()
     for sequence, length in enumerate(LENGTHS):
@@ -89,10 +96,39 @@ def test_the_file_says_what_it_holds(tmp_path: Path, recorded: Recorded) -> None
 
 
 def test_equal_inputs_give_equal_bytes(tmp_path: Path, recorded: Recorded) -> None:
-    rows = [entry for entry in ALL if not entry["strategy"].endswith("_calibrated")]
-    one, two = (_run(tmp_path, recorded, rows, output=f"{name}.parquet") for name in "ab")
+    one, two = (_run(tmp_path, recorded, ALL, *_files(tmp_path), output=f"{name}.parquet") for name in "ab")
     assert one.read_bytes() == two.read_bytes()
     assert one.with_suffix(".nodes.parquet").read_bytes() == two.with_suffix(".nodes.parquet").read_bytes()
+
+
+def test_trees_of_another_depth_are_views(tmp_path: Path, recorded: Recorded) -> None:
+    rows = [
+        {"strategy": "single", "drafters": ["math"], "num_draft_tokens": 4},
+        *({"strategy": "single", "drafters": ["math"], "num_draft_tokens": 4, "depth": d} for d in (0, 2)),
+    ]
+    frame = pd.read_parquet(_run(tmp_path, recorded, rows))
+    assert set(frame["tree_depth"]) == {0, 2}
+    assert (frame.query("tree_depth == 0")["accepted"] <= 1).all()
+    deep = frame.query("tree_depth == 2").reset_index(drop=True)
+    first, second = deep.iloc[: len(deep) // 2], deep.iloc[len(deep) // 2 :].reset_index(drop=True)
+    pd.testing.assert_frame_equal(first, second)  # the banks' own depth
+
+
+@pytest.mark.parametrize(
+    ("row", "flag"),
+    [
+        ({"strategy": "single_costed", "drafters": ["math"]}, "--cost"),
+        ({"strategy": "routed_prompt", "drafters": ["math", "chat"]}, "--router"),
+    ],
+)
+def test_what_a_strategy_needs_is_asked_for(tmp_path: Path, recorded: Recorded, row: Any, flag: str) -> None:
+    with pytest.raises(TapsError, match=flag):
+        _run(tmp_path, recorded, [row])
+
+
+def test_a_depth_beyond_the_banks_is_refused(tmp_path: Path, recorded: Recorded) -> None:
+    with pytest.raises(TapsError, match="depth 0 to 2"):
+        _run(tmp_path, recorded, [{"strategy": "single", "drafters": ["math"], "depth": 3}])
 
 
 def test_budgets(tmp_path: Path, recorded: Recorded) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,21 +16,41 @@ from taps.decoding.walk import Bank, Cycles, Text, read_text, walk
 from tests.random_trees import Recorded, longest, seeds
 
 BUDGET = 3
-OPTIONS = Options(num_draft_tokens=BUDGET, seed=5, inverse_temperatures=(0.8, 1.3))
+OPTIONS = Options(
+    num_draft_tokens=BUDGET,
+    seed=5,
+    inverse_temperatures=(0.8, 1.3),
+    target_s=(1.0, 1.1, 1.2, 1.4),
+    draft_s=(0.2, 0.3, 0.45),
+    overhead_s=0.1,
+    router=((0.2, 1.0, -1.0), (0.0, -0.5, 1.0)),
+)
 lengths = st.lists(st.integers(0, 9), min_size=1, max_size=4)
 names = st.sampled_from(sorted(STRATEGIES))
 
 
 def _load(recorded: Recorded) -> tuple[Text, list[Bank]]:
     text = read_text(recorded.tokens, recorded.offsets, recorded.prompt_lengths, recorded.depth)
+    text = replace(text, prompt_features=_prompt_features(recorded))
     return text, [Bank.of(f"d{index}", trees, text) for index, trees in enumerate(recorded.trees)]
+
+
+def _options(strategy: Strategy) -> Options:
+    """Returns OPTIONS with as many temperatures as the strategy takes drafters."""
+    return replace(OPTIONS, inverse_temperatures=OPTIONS.inverse_temperatures[: 1 if strategy.one_drafter else 2])
+
+
+def _prompt_features(recorded: Recorded) -> np.ndarray:
+    """Returns float32 [S, 2]: something that belongs to each prompt."""
+    return np.random.default_rng(len(recorded.tokens)).normal(size=(len(recorded.answers), 2)).astype(np.float32)
 
 
 def _plain_walk(strategy: Strategy, recorded: Recorded, options: Options) -> list[tuple[int, ...]]:
     """Walks one answer after the other, one cycle after the other, as live decoding does."""
     rows: list[tuple[int, ...]] = []
     for sequence, answer in enumerate(recorded.answers):
-        start, history = 0, History.start(np.array([sequence]), len(recorded.trees))
+        features = _prompt_features(recorded)[sequence : sequence + 1]
+        start, history = 0, History.start(np.array([sequence]), len(recorded.trees), prompt_features=features)
         while start < len(answer) - 1:
             future = recorded.future(sequence, start)
             position = int(recorded.starts[sequence]) + start
@@ -59,7 +81,7 @@ def test_equals_a_plain_walk(seed: int, lengths: list[int], name: str) -> None:
     drafters = 1 if strategy.one_drafter else 2
     recorded = Recorded(np.random.default_rng(seed), lengths=lengths, drafters=drafters)
     text, banks = _load(recorded)
-    assert _rows(walk(strategy, banks, text, OPTIONS)) == _plain_walk(strategy, recorded, OPTIONS)
+    assert _rows(walk(strategy, banks, text, _options(strategy))) == _plain_walk(strategy, recorded, _options(strategy))
 
 
 @settings(deadline=None)
@@ -68,7 +90,7 @@ def test_covers_the_text_within_bounds(seed: int, lengths: list[int], name: str)
     strategy = find(name)
     recorded = Recorded(np.random.default_rng(seed), lengths=lengths, drafters=1 if strategy.one_drafter else 2)
     text, banks = _load(recorded)
-    cycles = walk(strategy, banks, text, OPTIONS)
+    cycles = walk(strategy, banks, text, _options(strategy))
     for sequence, length in enumerate(lengths):
         mine = cycles.sequence == sequence
         assert cycles.emitted[mine].sum() == max(length - 1, 0)
@@ -80,7 +102,7 @@ def test_covers_the_text_within_bounds(seed: int, lengths: list[int], name: str)
             1 <= cycles.emitted.sum() / len(cycles) <= recorded.depth + 1
         )  # depth counts levels here: depth + 2 there
     assert (cycles.num_nodes <= strategy.num_nodes(OPTIONS) * len(banks)).all()
-    if "matched" in name or "adaptive" in name:
+    if "matched" in name or "adaptive" in name or "costed" in name:
         assert (cycles.num_nodes <= BUDGET).all()
 
 
@@ -149,7 +171,7 @@ def test_end_of_the_text_inside_an_accepted_path() -> None:
 def test_answers_without_a_position(name: str) -> None:
     recorded = Recorded(np.random.default_rng(0), lengths=[0, 1], drafters=1 if STRATEGIES[name].one_drafter else 2)
     text, banks = _load(recorded)
-    assert len(walk(find(name), banks, text, OPTIONS)) == 0
+    assert len(walk(find(name), banks, text, _options(find(name)))) == 0
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES.keys() - {"best_single"}))  # that one is chosen over all answers
@@ -157,10 +179,11 @@ def test_answers_do_not_influence_each_other(name: str) -> None:
     strategy = find(name)
     recorded = Recorded(np.random.default_rng(3), lengths=[9, 7, 8], drafters=1 if strategy.one_drafter else 2)
     text, banks = _load(recorded)
-    together = walk(strategy, banks, text, OPTIONS)
+    together = walk(strategy, banks, text, _options(strategy))
     end = int(text.offsets[1])
-    alone = Text(offsets=text.offsets[:2], future=text.future[:end], remaining=text.remaining[:end])
-    first = walk(strategy, [Bank.of(bank.name, bank.trees.rows(slice(end)), alone) for bank in banks], alone, OPTIONS)
+    alone = replace(text, offsets=text.offsets[:2], future=text.future[:end], remaining=text.remaining[:end])
+    own = [Bank.of(bank.name, bank.trees.rows(slice(end)), alone) for bank in banks]
+    first = walk(strategy, own, alone, _options(strategy))
     assert _rows(first) == [row for row in _rows(together) if row[0] == 0]
 
 

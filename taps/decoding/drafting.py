@@ -14,6 +14,7 @@ N num_nodes, H heads, G key-value heads, d head size, h hidden size.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,6 +58,7 @@ def draft_trees(
     hidden: torch.Tensor,
     num_seen: torch.Tensor,
     options: DraftOptions,
+    goes_on: Callable[[Trees, int], bool] | None = None,
 ) -> Trees:
     """Returns the draft trees at P positions of one sequence.
 
@@ -68,12 +70,15 @@ def draft_trees(
         hidden: [P, h] the draft model's output at the last token before each tree: it predicts the first level.
         num_seen: int64 [P] keys visible to each tree; a node of depth n has position num_seen + n - 1.
         options: Shape of the trees.
+        goes_on: (the best `num_nodes` nodes so far, levels drafted) -> whether to draft another level.
     """
     k = options.top_k
     level = _first_level(head, hidden, k)
     levels, states, offset = [level], _Rows.root(hidden, keys), 0
-    for _ in range(options.depth):
-        beam_scores, beam = level.scores.topk(min(k, level.scores.shape[1]))
+    for num_levels in range(1, options.depth + 1):
+        if goes_on is not None and not goes_on(_best(levels, options.num_nodes), num_levels):
+            break
+        beam_scores, beam = _beam(level.scores, k)
         keep = beam_scores >= _threshold(levels, options.num_nodes)
         position, slot = torch.where(keep & beam_scores.isfinite())
         chosen = beam[position, slot]
@@ -218,6 +223,15 @@ def _tree_attention(
     prefix_weights, path_weights = weights.split((len(keys), path_keys.shape[1]), dim=-1)
     attended = torch.einsum("agrl,lgd->agrd", prefix_weights, values)
     return (attended + torch.einsum("agrn,angd->agrd", path_weights, path_values)).flatten(1, 2)
+
+
+def _beam(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns (scores, columns) of the k best candidates of a level, of equal ones the first.
+
+    A rule for equal scores makes a level's beam depend on that level alone (`taps.decoding.views`).
+    """
+    ranked, order = scores.sort(dim=1, descending=True, stable=True)
+    return ranked[:, :k], order[:, :k]
 
 
 def _threshold(levels: list[_Level], num_nodes: int) -> torch.Tensor:

@@ -21,8 +21,7 @@ Shape letters: N nodes, L tokens in the cache, h hidden size, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -32,8 +31,8 @@ from taps.decoding.history import History
 from taps.decoding.strategy import Options, Strategy
 from taps.decoding.timing import Clock, Seconds
 from taps.decoding.trees import NO_FUTURE, Trees, depths, no_trees, num_accepted
-from taps.decoding.verification import TargetText, follow, one_tree
-from taps.model.sampling import Draws, Sampling, next_tokens
+from taps.decoding.verification import Chooser, NodeLogits, TargetText, follow, one_tree
+from taps.model.sampling import Draws, Sampling
 from taps.model.target import Target
 from taps.plumbing.errors import TapsError
 
@@ -47,8 +46,8 @@ class Drafting(Protocol):
     def read(self, tokens: torch.Tensor, features: torch.Tensor) -> None:
         """Takes note of tokens int64 [m] and of the features [m, h] of the positions before them."""
 
-    def draft(self, num_nodes: int) -> Trees:
-        """Returns one tree [1, num_nodes] under the last token read."""
+    def draft(self, num_nodes: int, goes_on: Callable[[Trees, int], bool] | None = None) -> Trees:
+        """Returns one tree [1, num_nodes] under the last token read; `goes_on` as in `drafting.draft_trees`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +61,7 @@ class Cycle:
         chosen: Index of the drafter, MERGED for none.
         num_nodes: Nodes verified, root not counted; near the end fewer than were proposed.
         num_drafted: Drafters that drafted.
+        num_levels: Levels that they drafted together; 0 if each drafted all of its own.
         score: The strategy's signal, NaN for none.
     """
 
@@ -71,6 +71,7 @@ class Cycle:
     chosen: int
     num_nodes: int
     num_drafted: int
+    num_levels: int
     score: float
 
 
@@ -134,7 +135,7 @@ def decode(
         drafters=drafters,
         strategy=strategy,
         options=options,
-        chooser=_Chooser(sampling or Sampling(), draws),
+        chooser=Chooser(sampling or Sampling(), draws),
         stop_ids=target.eos_ids if stop_ids is None else stop_ids,
         limit=min(max_new_tokens, target.max_length - len(prompt)),
         history=History.start(np.array([sequence]), len(drafters)),
@@ -177,7 +178,7 @@ class _Answer:
         drafters: Sequence[Drafting],
         strategy: Strategy,
         options: Options,
-        chooser: _Chooser,
+        chooser: Chooser,
         stop_ids: Collection[int],
         limit: int,
         history: History,
@@ -201,7 +202,10 @@ class _Answer:
         """Returns the first token."""
         with self.clock.phase("prefill"):
             features = self.text.read(prompt)
-            self.tokens = [self.chooser(self.target.logits(features[-1:]), 0, position=0)]
+            if self.strategy.uses_prompt:
+                prompt_features = features[-1:].float().cpu().numpy()
+                self.history = replace(self.history, prompt_features=prompt_features)
+            self.tokens = [self.chooser(self.target.logits(features[-1]), 0)]
         for drafter in self.drafters:
             drafter.begin()
         self._tell([*prompt[1:], *self.tokens], features)
@@ -214,14 +218,19 @@ class _Answer:
         num_nodes = self.strategy.num_nodes(self.options)
         with self.clock.phase("drafting"):
             trees = [
-                drafter.draft(num_nodes) if is_wanted else no_trees(1)
-                for drafter, is_wanted in zip(self.drafters, wanted, strict=True)
+                drafter.draft(num_nodes, self._going_on(index)) if wanted[index] else no_trees(1)
+                for index, drafter in enumerate(self.drafters)
             ]
         proposal = self.strategy(trees, self.history, self.options)
         tree = one_tree(proposal.trees, max_depth=room)
         with self.clock.phase("target"):
-            features, logits = self.text.verify(self.tokens[-1], tree)
-        say = partial(self.chooser.in_tree, logits, len(self.tokens))
+            features = self.text.verify(self.tokens[-1], tree)
+        logits = NodeLogits(self.target, features, tree)
+
+        def say(node: int, step: int) -> int:
+            with self.clock.phase("target"):
+                return self.chooser(logits.at(node), len(self.tokens) + step)
+
         path, emitted = follow(tree, say, room=room, stop_ids=self.stop_ids)
         self.text.keep(path)
         self._tell(emitted, features[[0, *(node + 1 for node in path)]][: len(emitted)])
@@ -233,17 +242,24 @@ class _Answer:
                 chosen=int(proposal.chosen[0]),
                 num_nodes=len(tree.tokens),
                 num_drafted=int(wanted.sum()),
+                num_levels=0 if proposal.num_levels is None else int(proposal.num_levels[0]),
                 score=float(proposal.score[0]),
             )
         )
+        remembers = self.strategy.uses_history
         self.history = self.history.updated(
-            num_accepted=_own_lengths(trees, emitted),
+            num_accepted=_own_lengths(trees, emitted) if remembers else np.zeros((1, len(trees)), dtype=np.int64),
             num_emitted=np.array([len(emitted)]),
             chosen=proposal.chosen,
             decay=self.options.decay,
         )
         self.tokens += emitted
         return emitted
+
+    def _going_on(self, drafter: int) -> Callable[[Trees, int], bool] | None:
+        if not self.strategy.costed:
+            return None
+        return lambda trees, levels: self.strategy.drafts_on(trees, levels, drafter, self.options)
 
     def _tell(self, tokens: Sequence[int], features: torch.Tensor) -> None:
         for drafter in self.drafters:
@@ -256,19 +272,3 @@ def _own_lengths(trees: Sequence[Trees], emitted: Sequence[int]) -> np.ndarray:
     future = np.full((1, max(deepest, len(emitted))), NO_FUTURE)
     future[0, : len(emitted)] = emitted
     return np.stack([num_accepted(tree, future) for tree in trees], axis=1)
-
-
-class _Chooser:
-    """What the target says in a row of logits."""
-
-    def __init__(self, sampling: Sampling, draws: Draws | None) -> None:
-        self.sampling, self.draws = sampling, None if sampling.temperature == 0.0 else draws
-
-    def __call__(self, logits: torch.Tensor, row: int, *, position: int) -> int:
-        """Returns generated token number `position` from `logits[row]`."""
-        noise = None if self.draws is None else self.draws.noise(position, logits.shape[-1], logits.device)
-        return int(next_tokens(logits[row : row + 1], self.sampling, noise))
-
-    def in_tree(self, logits: torch.Tensor, start: int, node: int, step: int) -> int:
-        """Returns generated token number `start + step`; row 0 of `logits` is the root, then come the nodes."""
-        return self(logits, node + 1, position=start + step)

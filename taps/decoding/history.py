@@ -42,6 +42,7 @@ class History:
             or not, as far as the emitted tokens show.
         choice: int64 [P] drafter of the first cycle, MERGED if none or not yet.
         hindsight: Only in replay.
+        prompt_features: float32 [P, h] the target's feature of the prompt's last token, for strategies that read it.
     """
 
     sequences: np.ndarray
@@ -49,9 +50,15 @@ class History:
     num_accepted: np.ndarray
     choice: np.ndarray
     hindsight: Hindsight | None = None
+    prompt_features: np.ndarray | None = None
 
     @staticmethod
-    def start(sequences: np.ndarray, num_drafters: int, hindsight: Hindsight | None = None) -> History:
+    def start(
+        sequences: np.ndarray,
+        num_drafters: int,
+        hindsight: Hindsight | None = None,
+        prompt_features: np.ndarray | None = None,
+    ) -> History:
         """Returns the history of answers that have only just begun."""
         return History(
             sequences=np.asarray(sequences, dtype=np.int64),
@@ -59,6 +66,7 @@ class History:
             num_accepted=np.zeros((len(sequences), num_drafters)),
             choice=np.full(len(sequences), MERGED, dtype=np.int64),
             hindsight=hindsight,
+            prompt_features=prompt_features,
         )
 
     def updated(
@@ -89,4 +97,5 @@ class History:
             num_accepted=self.num_accepted[index],
             choice=self.choice[index],
             hindsight=self.hindsight and self.hindsight.rows(index),
+            prompt_features=None if self.prompt_features is None else self.prompt_features[index],
         )

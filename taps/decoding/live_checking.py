@@ -15,6 +15,7 @@ from taps.decoding.engine import Cycle, Decoded, Drafting, decode
 from taps.decoding.live_drafter import LiveDrafter
 from taps.decoding.plain import Plain, decode_plainly
 from taps.decoding.recording import Recording
+from taps.decoding.replaying import banks_of
 from taps.decoding.strategy import Options
 from taps.decoding.variants import Variant
 from taps.decoding.walk import Cycles, walk
@@ -34,8 +35,11 @@ def check_live(
     *,
     factors: Mapping[str, float],
     cost: CostModel | None = None,
+    router: Mapping[str, Sequence[float]] | None = None,
 ) -> dict[str, Any]:
     """Returns {"plain", "rows", "replay_only"}: counts, tau and speeds of plain decoding and of every variant.
+
+    All variants and plain decoding take turns on each text, so that a busy moment of the machine falls on all.
 
     Args:
         target: As it will decode.
@@ -44,19 +48,30 @@ def check_live(
         variants: What to decode with; those that need the future are only listed.
         texts: Of the recording's trace, to decode again.
         factors: Drafter -> inverse temperature, for calibrated strategies.
-        cost: Adds the predicted speed.
+        cost: Adds the predicted speed, and what costed strategies need.
+        router: Drafter -> bias and weights, for strategies that read the prompt.
     """
     live = [variant for variant in variants if not variant.strategy.needs_future]
-    rows = []
+    depth = recording.drafting["depth"]
+    options = [
+        variant.options(factors, cost=cost, bank_depth=depth, router=router, seed=recording.trace_meta["seed"])
+        for variant in live
+    ]
+    chosen = [
+        [drafters[name].of_depth(depth if variant.depth is None else variant.depth) for name in variant.drafters]
+        for variant in live
+    ]
+    plain: list[Plain] = []
+    decoded: list[list[Decoded]] = [[] for _ in live]
     with progress(total=(len(live) + 1) * len(texts), what="live decoding", unit="text") as bar:
-        plain = [decode_text_plainly(target, text, bar) for text in texts]
-        for variant in live:
-            options = variant.options(factors, seed=recording.trace_meta["seed"])
-            chosen = [drafters[name] for name in variant.drafters]
-            decoded = [decode_text(target, chosen, variant, options, text, bar) for text in texts]
-            banks = [recording.banks[name] for name in variant.drafters]
-            replayed = walk(variant.strategy, banks, recording.text, options)
-            rows.append(report_variant(variant, texts, decoded, replayed, cost))
+        for text in texts:
+            plain.append(decode_text_plainly(target, text, bar))
+            for answers, variant, own, settings in zip(decoded, live, chosen, options, strict=True):
+                answers.append(decode_text(target, own, variant, settings, text, bar))
+    rows = []
+    for answers, variant, settings in zip(decoded, live, options, strict=True):
+        replayed = walk(variant.strategy, banks_of(variant, recording), recording.text, settings)
+        rows.append(report_variant(variant, texts, answers, replayed, cost))
     return {
         "plain": report_plain(texts, plain, cost),
         "rows": rows,
@@ -138,6 +153,7 @@ def report_variant(
         "strategy": variant.strategy.name,
         "drafters": "+".join(variant.drafters),
         "num_draft_tokens": variant.num_draft_tokens,
+        "depth": variant.depth,
         **report_texts(texts, [answer.tokens for answer in decoded]),
         "num_tokens": num_tokens,
         "num_cycles": len(cycles),
@@ -148,11 +164,21 @@ def report_variant(
         "seconds": asdict(total),
         "outside_share": total.outside_share,
         "tokens_per_s": num_tokens / total.decoding if cycles else None,
+        "per_text": [
+            _timed(text, sum(cycle.emitted for cycle in answer.cycles), answer.seconds.decoding)
+            for text, answer in zip(texts, decoded, strict=True)
+        ],
     }
     if cost and cycles:
-        columns = {name: _column(cycles, name) for name in ("emitted", "num_nodes", "num_drafted")}
-        report["predicted_tokens_per_s"] = cost.tokens_per_s(variant.strategy, variant.num_draft_tokens, **columns)
+        columns = {name: _column(cycles, name) for name in ("emitted", "num_nodes", "num_drafted", "num_levels")}
+        report["predicted_tokens_per_s"] = cost.tokens_per_s(
+            variant.strategy, variant.num_draft_tokens, depth=variant.depth, **columns
+        )
     return report
+
+
+def _timed(text: RecordedText, num_tokens: int, seconds: float) -> dict[str, Any]:
+    return {"id": text.id, "turn": text.turn, "num_tokens": num_tokens, "seconds": seconds}
 
 
 def report_plain(texts: Sequence[RecordedText], plain: Sequence[Plain], cost: CostModel | None) -> dict[str, Any]:
@@ -163,6 +189,9 @@ def report_plain(texts: Sequence[RecordedText], plain: Sequence[Plain], cost: Co
         **report_texts(texts, [answer.tokens for answer in plain]),
         "num_tokens": num_tokens,
         "tokens_per_s": num_tokens / seconds if num_tokens else None,
+        "per_text": [
+            _timed(text, len(answer.tokens) - 1, answer.decoding_s) for text, answer in zip(texts, plain, strict=True)
+        ],
     }
     return report | ({"predicted_tokens_per_s": cost.plain_tokens_per_s} if cost else {})
 

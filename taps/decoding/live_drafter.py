@@ -8,6 +8,8 @@ Shape letters: m new tokens, n tokens read before, H heads, G key-value heads, d
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 
@@ -31,6 +33,10 @@ class LiveDrafter:
         self.model, self.head, self.depth, self.top_k = model, head, depth, top_k
         self.begin()
 
+    def of_depth(self, depth: int) -> LiveDrafter:
+        """Returns a drafter of its own, with the same models, whose trees have that depth."""
+        return LiveDrafter(self.model, self.head, depth=depth, top_k=self.top_k)
+
     def begin(self) -> None:
         """Forgets the text."""
         config = self.model.config
@@ -49,8 +55,13 @@ class LiveDrafter:
         self._unread.append((tokens, features))
 
     @torch.inference_mode()
-    def draft(self, num_nodes: int) -> Trees:
-        """Returns one tree [1, num_nodes] under the last token read."""
+    def draft(self, num_nodes: int, goes_on: Callable[[Trees, int], bool] | None = None) -> Trees:
+        """Returns one tree [1, num_nodes] under the last token read.
+
+        Args:
+            num_nodes: Most nodes.
+            goes_on: As in `draft_trees`.
+        """
         if self._unread:
             tokens, features = (torch.cat(parts) for parts in zip(*self._unread, strict=True))
             self._extend(tokens, features.to(self.head.head))
@@ -63,6 +74,7 @@ class LiveDrafter:
             hidden=self._hidden,
             num_seen=torch.tensor([len(self.keys)], device=self.keys.device),
             options=DraftOptions(depth=self.depth, top_k=self.top_k, num_nodes=num_nodes),
+            goes_on=goes_on,
         )
 
     def _extend(self, tokens: torch.Tensor, features: torch.Tensor) -> None:

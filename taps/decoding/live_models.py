@@ -55,6 +55,7 @@ def load_models(args: argparse.Namespace) -> tuple[Target, dict[str, LiveDrafter
 
     from taps.decoding.live_drafter import LiveDrafter
     from taps.model.checkpoint import load_drafter
+    from taps.model.packing import pack_for_decoding, pack_head
     from taps.model.target import load_target
     from taps.model.target_head import load_target_head
 
@@ -62,7 +63,10 @@ def load_models(args: argparse.Namespace) -> tuple[Target, dict[str, LiveDrafter
     place = {"dtype": getattr(torch, args.dtype), "device": args.device}
     head = load_target_head(args.target, draft_vocab=args.draft_vocab, **place)
     models = {name: load_drafter(path, target_config=head.config, **place) for name, path in folders.items()}
-    target = load_target(args.target, trust_remote_code=args.trust_remote_code, **place)
+    for model in models.values():
+        pack_for_decoding(model)
+    head = pack_head(head)
+    target = load_target(args.target, trust_remote_code=args.trust_remote_code, for_decoding=True, **place)
     return target, {
         name: LiveDrafter(model, head, depth=args.depth, top_k=args.top_k) for name, model in models.items()
     }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
-from taps.model.sampler import continue_batch
+from taps.decoding.timing import now
+from taps.decoding.verification import Chooser, TargetText
 from taps.model.sampling import Draws, Sampling
 from taps.model.target import Target
 
@@ -26,6 +27,7 @@ class Plain:
     decoding_s: float
 
 
+@torch.inference_mode()
 def decode_plainly(
     target: Target,
     prompt: Sequence[int],
@@ -34,15 +36,14 @@ def decode_plainly(
     sampling: Sampling | None = None,
     draws: Draws | None = None,
 ) -> Plain:
-    """Returns the target's answer at batch size 1; arguments as in `taps.decoding.engine.decode`."""
-    stamps: list[float] = []
-    sampling = sampling or Sampling()
-    (answer,) = continue_batch(
-        target,
-        [prompt],
-        sampling=sampling,
-        draws=None if draws is None or sampling.temperature == 0.0 else [draws],
-        max_new_tokens=max_new_tokens,
-        on_tokens=lambda _: stamps.append(time.perf_counter()),
-    )
-    return Plain(tokens=answer.tokens, decoding_s=stamps[-1] - stamps[0])
+    """Returns the target's answer at batch size 1, by the engine's own forwards; arguments as in `engine.decode`."""
+    text, choose = TargetText(target), Chooser(sampling or Sampling(), draws)
+    limit = min(max_new_tokens, target.max_length - len(prompt))
+    tokens: list[int] = []
+    start = end = 0.0
+    while len(tokens) < limit and (not tokens or tokens[-1] not in target.eos_ids):
+        features = text.read([tokens[-1]] if tokens else prompt)
+        tokens.append(choose(target.logits(features[-1]), len(tokens)))
+        end = now(target.device)
+        start = start or end
+    return Plain(tokens=np.array(tokens, dtype=np.int32), decoding_s=end - start)

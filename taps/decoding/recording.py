@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,13 @@ class Recording:
     drafting: dict[str, Any]
 
 
-def load_recording(trace: Path, banks: Mapping[str, Path]) -> Recording:
+def load_recording(trace: Path, banks: Mapping[str, Path], *, with_prompts: bool = False) -> Recording:
     """Returns the trace and its banks (drafter name -> file, at least one).
+
+    Args:
+        trace: Recorded text.
+        banks: Drafter -> bank along it.
+        with_prompts: Whether to read the prompts' features, too, for strategies that use them.
 
     Raises:
         ArtefactError: a file is broken, a bank was drafted along another text or under another sampling than the
@@ -61,6 +66,8 @@ def load_recording(trace: Path, banks: Mapping[str, Path]) -> Recording:
     names = ("tokens", "offsets", "prompt_lengths")
     tensors, meta = read_tensors(trace, kind="trace", names=names, framework="np")
     text = read_text(tensors["tokens"], tensors["offsets"], tensors["prompt_lengths"], drafting["depth"] + 1)
+    if with_prompts:
+        text = replace(text, prompt_features=prompt_features(trace, tensors["offsets"], tensors["prompt_lengths"]))
     for name, path in banks.items():
         if facts[name].get("sampling", meta["sampling"]) != meta["sampling"]:
             raise ArtefactError(
@@ -68,6 +75,27 @@ def load_recording(trace: Path, banks: Mapping[str, Path]) -> Recording:
             )
     loaded = {name: _load_bank(name, path, text) for name, path in banks.items()}
     return Recording(text=text, banks=loaded, trace_meta=meta, drafting=drafting)
+
+
+def prompt_features(trace: Path, offsets: np.ndarray, prompt_lengths: np.ndarray) -> np.ndarray:
+    """Returns float32 [S, h]: the target's feature of the last token of each prompt; reads these rows alone.
+
+    Args:
+        trace: Verified before.
+        offsets: int [S + 1] first token of each sequence.
+        prompt_lengths: int [S].
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(trace, framework="pt") as file:  # numpy has no bfloat16
+            features = file.get_slice("features")
+            last = (offsets[:-1] + prompt_lengths - 1).tolist()
+            rows = [features[place : place + 1].float().numpy() for place in last]
+    except SafetensorError as error:
+        raise ArtefactError(trace, f"has no readable features ({error})", remedy=rebuild_command(trace)) from None
+    width = features.get_shape()[1]
+    return np.concatenate([np.zeros((0, width), np.float32), *rows])
 
 
 def _load_bank(name: str, path: Path, text: Text) -> Bank:

@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from taps.decoding.cost_model import CostModel
 from taps.decoding.node_groups import NODE_KINDS, node_groups
 from taps.decoding.recording import Recording
 from taps.decoding.strategies.single import single
 from taps.decoding.strategy import Options
 from taps.decoding.variants import Variant
-from taps.decoding.walk import Cycles, walk
+from taps.decoding.views import Shape, view_bank
+from taps.decoding.walk import Bank, Cycles, walk
 from taps.plumbing.parquet import categories, write_parquet
 from taps.plumbing.progress import progress
 
@@ -68,6 +70,8 @@ def replay(
     factors: Mapping[str, float],
     decay: float = Options.decay,
     prior: float = Options.prior,
+    cost: CostModel | None = None,
+    router: Mapping[str, Sequence[float]] | None = None,
 ) -> Replay:
     """Returns the walks of the variants over a recording.
 
@@ -76,16 +80,35 @@ def replay(
         factors: Drafter -> inverse temperature, for calibrated strategies.
         decay: `Options.decay`.
         prior: `Options.prior`.
+        cost: For costed strategies.
+        router: Drafter -> bias and weights, for strategies that read the prompt.
     """
     walks, nodes = [], []
     questions = np.unique(recording.trace_meta["ids"], return_inverse=True)[1]
     for variant in progress(variants, what="replaying", unit="row"):
-        options = variant.options(factors, decay=decay, prior=prior, seed=recording.trace_meta["seed"])
-        banks = [recording.banks[name] for name in variant.drafters]
+        options = variant.options(
+            factors,
+            cost=cost,
+            bank_depth=recording.drafting["depth"],
+            router=router,
+            decay=decay,
+            prior=prior,
+            seed=recording.trace_meta["seed"],
+        )
+        banks = banks_of(variant, recording)
         walks.append(walk(variant.strategy, banks, recording.text, options, groups=questions))
-        if variant.strategy is single and variant.num_draft_tokens == num_draft_tokens:
+        if variant.strategy is single and variant.num_draft_tokens == num_draft_tokens and variant.depth is None:
             nodes.append((variant, node_groups(banks[0], recording.text, walks[-1], num_draft_tokens)))
     return Replay(variants=variants, walks=walks, nodes=nodes, recording=recording)
+
+
+def banks_of(variant: Variant, recording: Recording) -> list[Bank]:
+    """Returns the banks that a variant walks over, one per drafter, as views where it has a depth of its own."""
+    banks = [recording.banks[name] for name in variant.drafters]
+    if variant.depth is None:
+        return banks
+    shape = Shape(depth=variant.depth, num_nodes=variant.num_nodes)
+    return [view_bank(bank, recording.text, shape) for bank in banks]
 
 
 def write_replay(
@@ -118,15 +141,15 @@ def write_replay(
         **settings,
         **found.recording.drafting,
     }
-    columns = cycle_columns(found.variants, found.walks, trace)
+    columns = cycle_columns(found.variants, found.walks, trace, depth=found.recording.drafting["depth"])
     write_parquet(cycles, columns, kind="replay", provenance=provenance, meta=meta)
     write_parquet(nodes, node_columns(found.nodes), kind="replay_nodes", provenance=provenance, meta=meta)
 
 
 def cycle_columns(
-    variants: Sequence[Variant], walks: Sequence[Cycles], trace_meta: Mapping[str, Any]
+    variants: Sequence[Variant], walks: Sequence[Cycles], trace_meta: Mapping[str, Any], *, depth: int
 ) -> dict[str, Any]:
-    """Returns the columns of the table of cycles, in the order of `variants`."""
+    """Returns the columns of the table of cycles, in the order of `variants`; `depth` is that of the banks."""
     counts = [len(cycles) for cycles in walks]
     ids, question_of = np.unique(trace_meta["ids"], return_inverse=True)
 
@@ -136,11 +159,13 @@ def cycle_columns(
     sequence = stacked("sequence")
     return {
         **_labels(variants, counts),
+        "tree_depth": np.repeat(np.array([depth if v.depth is None else v.depth for v in variants], np.int32), counts),
         "sequence": sequence,
         "question": categories(question_of[sequence], ids.tolist()),
         "turn": np.asarray(trace_meta["turns"], dtype=np.int32)[sequence],
         **{name: stacked(name) for name in ("cycle", "start", "accepted", "emitted", "chosen", "num_nodes")},
         "num_drafted": stacked("num_drafted"),
+        "num_levels": stacked("num_levels"),
         "score": stacked("score", np.float32),
     }
 

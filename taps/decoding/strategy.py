@@ -40,6 +40,10 @@ class Options:
         prior: Accepted tokens that every drafter is credited with before the first cycle (merged_adaptive).
         seed: Seed of `random`.
         inverse_temperatures: One factor per drafter for the `_calibrated` forms; from `taps.calibrate`.
+        target_s: Seconds of a target forward over a root and 0, 1, 2 ... nodes, for the `_costed` strategies.
+        draft_s: Seconds in which one drafter drafts 1, 2 ... levels, for the same.
+        overhead_s: Seconds of a cycle outside the models, for the same.
+        router: One row per drafter, bias before weights, for `routed_prompt`; from `taps.fit_router`.
     """
 
     num_draft_tokens: int
@@ -47,6 +51,10 @@ class Options:
     prior: float = 1.0
     seed: int = 0
     inverse_temperatures: tuple[float, ...] = ()
+    target_s: tuple[float, ...] = ()
+    draft_s: tuple[float, ...] = ()
+    overhead_s: float = 0.0
+    router: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,15 +65,18 @@ class Proposal:
         trees: P trees.
         chosen: int64 [P] index of the drafter the tree belongs to, MERGED for a merged one.
         score: float64 [P] the signal of the choice; NaN where there is none.
+        num_levels: int64 [P] levels that all drafters together drafted; None if each drafted all of its own.
     """
 
     trees: Trees
     chosen: np.ndarray
     score: np.ndarray
+    num_levels: np.ndarray | None = None
 
 
 Propose = Callable[[Sequence[Trees], History, Options], Proposal]
 Drafts = Callable[[History, Options], np.ndarray]
+GoesOn = Callable[[Trees, int, Options], np.ndarray]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +90,15 @@ class Strategy:
         propose: The function.
         drafts: (history, options) -> bool [P, K], which drafters must draft in the coming cycle. The others' trees may
             be left empty (`trees.no_trees`).
+        goes_on: (one drafter's trees so far, levels drafted, options) -> bool [P], whether it drafts another level;
+            None: always. It must not depend on nodes that a larger budget would add.
         look: (colour, marker) in figures; grey dots by default.
         node_factor: Nodes that it wants of each drafter, in units of `Options.num_draft_tokens`.
         swept: Whether the study's further node budgets are replayed, too.
         uses_history: Whether the proposal depends on earlier cycles; if not, replay evaluates all positions at once.
         needs_future: Whether it reads `History.hindsight`; live decoding refuses it.
         constant: Whether it picks one drafter for a whole benchmark, so that its shares say nothing.
+        uses_prompt: Whether it reads `History.prompt_features`.
         calibrated: Whether scores are scaled by `Options.inverse_temperatures` first.
     """
 
@@ -93,13 +107,20 @@ class Strategy:
     kind: Kind
     propose: Propose
     drafts: Drafts
+    goes_on: GoesOn | None = None
     look: tuple[str, str] | None = None
     node_factor: int = 1
     swept: bool = False
     uses_history: bool = False
     needs_future: bool = False
     constant: bool = False
+    uses_prompt: bool = False
     calibrated: bool = False
+
+    @property
+    def costed(self) -> bool:
+        """Whether it needs the costs in `Options`."""
+        return self.goes_on is not None
 
     @property
     def one_drafter(self) -> bool:
@@ -113,8 +134,16 @@ class Strategy:
     def __call__(self, trees: Sequence[Trees], history: History, options: Options) -> Proposal:
         """Returns the trees to verify; `trees` is one batch per drafter, `num_nodes(options)` columns each."""
         if self.calibrated:
-            trees = [_scaled(batch, factor) for batch, factor in zip(trees, options.inverse_temperatures, strict=True)]
+            trees = [scaled(batch, factor) for batch, factor in zip(trees, options.inverse_temperatures, strict=True)]
         return self.propose(trees, history, options)
+
+    def drafts_on(self, trees: Trees, levels: int, drafter: int, options: Options) -> bool:
+        """Returns whether a drafter drafts another level of its tree [1, N], of which `levels` are drafted."""
+        if self.goes_on is None:
+            return True
+        if self.calibrated:
+            trees = scaled(trees, options.inverse_temperatures[drafter])
+        return bool(self.goes_on(trees, levels, options)[0])
 
 
 STRATEGIES: Catalogue[Strategy] = Catalogue("taps.decoding.strategies", what="strategy")
@@ -150,11 +179,14 @@ def strategy(
     kind: Kind,
     look: tuple[str, str] | None = None,
     drafts: Drafts = all_drafters,
+    goes_on: GoesOn | None = None,
     node_factor: int = 1,
     swept: bool = False,
     uses_history: bool = False,
     needs_future: bool = False,
     constant: bool = False,
+    uses_prompt: bool = False,
+    calibrated: bool = False,
     calibratable: bool = False,
 ) -> Callable[[Propose], Strategy]:
     """Makes a strategy of a function and registers it under its name and, if `calibratable`, its `_calibrated` form.
@@ -169,12 +201,15 @@ def strategy(
             kind=kind,
             propose=propose,
             drafts=drafts,
+            goes_on=goes_on,
             look=look,
             node_factor=node_factor,
             swept=swept,
             uses_history=uses_history,
             needs_future=needs_future,
             constant=constant,
+            uses_prompt=uses_prompt,
+            calibrated=calibrated,
         )
         forms = [entry]
         if calibratable:
@@ -187,7 +222,7 @@ def strategy(
     return register
 
 
-def _scaled(trees: Trees, inverse_temperature: float) -> Trees:
+def scaled(trees: Trees, inverse_temperature: float) -> Trees:
     """Returns the same trees with all log-probabilities multiplied; the order of nodes stays.
 
     Entropies are means of minus log-probabilities, so they take the same factor.

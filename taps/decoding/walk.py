@@ -37,11 +37,13 @@ class Text:
         offsets: int64 [S + 1] first position of each answer.
         future: int64 [P, D] tokens that follow the root, NO_FUTURE behind the end.
         remaining: int64 [P] tokens that follow the root.
+        prompt_features: float32 [S, h] the target's feature of each prompt's last token, if they have been read.
     """
 
     offsets: np.ndarray
     future: np.ndarray
     remaining: np.ndarray
+    prompt_features: np.ndarray | None = None
 
 
 def read_text(tokens: np.ndarray, offsets: np.ndarray, prompt_lengths: np.ndarray, depth: int) -> Text:
@@ -108,6 +110,7 @@ class Cycles:
         chosen: Index of the drafter, MERGED for none.
         num_nodes: Nodes verified, root not counted.
         num_drafted: Drafters that drafted.
+        num_levels: Levels that they drafted together; 0 if each drafted all of its own.
         score: The strategy's signal, NaN for none.
     """
 
@@ -119,6 +122,7 @@ class Cycles:
     chosen: np.ndarray
     num_nodes: np.ndarray
     num_drafted: np.ndarray
+    num_levels: np.ndarray
     score: np.ndarray
 
     def __len__(self) -> int:
@@ -152,11 +156,11 @@ def walk(
     if not strategy.uses_history:
         hindsight = _hindsight(banks, text, options, groups) if strategy.needs_future else None
         answer = np.repeat(np.arange(len(counts)), counts)
-        table = evaluator.everywhere(History.start(answer, len(banks), hindsight))
+        table = evaluator.everywhere(History.start(answer, len(banks), hindsight, _of_prompts(text, answer)))
 
     sequence = np.flatnonzero(counts)
     start = np.zeros(len(sequence), dtype=np.int64)
-    history = History.start(sequence, len(banks))
+    history = History.start(sequence, len(banks), prompt_features=_of_prompts(text, sequence))
     steps: list[Cycles] = []
     while len(sequence):
         rows = text.offsets[sequence] + start
@@ -180,6 +184,10 @@ def walk(
     return _in_order(steps)
 
 
+def _of_prompts(text: Text, answers: np.ndarray) -> np.ndarray | None:
+    return None if text.prompt_features is None else text.prompt_features[answers]
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Verdicts:
     """What a strategy verifies and what is accepted of it, per row; fields as in Cycles."""
@@ -188,6 +196,7 @@ class _Verdicts:
     chosen: np.ndarray
     num_nodes: np.ndarray
     num_drafted: np.ndarray
+    num_levels: np.ndarray
     score: np.ndarray
 
     def rows(self, index: np.ndarray) -> _Verdicts:
@@ -206,7 +215,7 @@ class _Evaluator:
 
     def at(self, rows: np.ndarray, history: History) -> _Verdicts:
         proposal = self.strategy([batch.rows(rows) for batch in self.trees], history, self.options)
-        own_tree = proposal.chosen >= 0
+        own_tree = (proposal.chosen >= 0) & (not self.strategy.costed)  # a prefix accepts less than the whole tree
         accepted = self.lengths[rows, np.maximum(proposal.chosen, 0)]
         if not own_tree.all():
             accepted = np.where(own_tree, accepted, num_accepted(proposal.trees, self.future[rows]))
@@ -215,6 +224,7 @@ class _Evaluator:
             chosen=proposal.chosen,
             num_nodes=proposal.trees.exists().sum(axis=1),
             num_drafted=self.strategy.drafts(history, self.options).sum(axis=1),
+            num_levels=np.zeros(len(rows), np.int64) if proposal.num_levels is None else proposal.num_levels,
             score=proposal.score,
         )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,12 @@ from transformers.cache_utils import Cache, DynamicCache
 
 from taps.data.stop_tokens import stop_ids
 from taps.model.architecture import check_architecture
+from taps.model.attention import choose_kernels
 from taps.model.cpu_products import use_widest_float32
+from taps.model.packing import pack_for_decoding
 from taps.model.target_folder import check_files
 from taps.model.target_head import read_config
+from taps.model.text_cache import TextCache
 from taps.plumbing.errors import TapsError
 
 
@@ -58,14 +63,43 @@ class Target:
             attention_mask: [B, seen + T] with 1 for real tokens, or a 4-D additive or boolean mask.
             positions: int64 [B, T]; consecutive after the cache by default.
             cache: Keys and values of what was seen.
+
+        Raises:
+            TapsError: the model did not keep what it read in the cache.
         """
-        return self.model.get_decoder()(
+        seen = cache.get_seq_length() if cache is not None else 0
+        features = self._decoder(
             input_ids=tokens,
             attention_mask=attention_mask,
             position_ids=positions,
-            cache=cache,
             use_cache=cache is not None,
+            **{self._cache_keyword: cache},
         ).last_hidden_state
+        if cache is not None and cache.get_seq_length() != seen + tokens.shape[1]:
+            raise TapsError(
+                type(self._decoder).__name__,
+                "does not keep what it reads in the cache that it is given",
+                expected=f"{seen + tokens.shape[1]} tokens",
+                found=cache.get_seq_length(),
+                remedy="choose another target, or another release of transformers",
+            )
+        return features
+
+    @cached_property
+    def _decoder(self) -> Any:
+        return self.model.get_decoder()
+
+    @cached_property
+    def _cache_keyword(self) -> str:
+        """What the decoder calls its cache: `cache` from transformers 5.24 on; older code would swallow that."""
+        known = inspect.signature(self._decoder.forward).parameters
+        for name in ("cache", "past_key_values"):
+            if name in known:
+                return name
+        raise TapsError(
+            type(self._decoder).__name__, "takes no cache", expected="an argument `cache` or `past_key_values`",
+            remedy="choose another target",
+        )  # fmt: skip
 
     def logits(self, features: torch.Tensor) -> torch.Tensor:
         """Returns [..., V] from features [..., h]."""
@@ -74,6 +108,10 @@ class Target:
     def new_cache(self) -> DynamicCache:
         """Returns an empty cache for this model."""
         return DynamicCache(config=self.model.config)
+
+    def new_text_cache(self) -> TextCache:
+        """Returns an empty cache for one text that grows by trees."""
+        return TextCache(self.model.config.num_hidden_layers)
 
     def render(self, conversations: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[int]]:
         """Returns the tokens of conversations of {"role", "text"} turns, ready for the assistant's next words."""
@@ -95,8 +133,12 @@ def load_target(
     dtype: torch.dtype = torch.float32,
     device: str | torch.device = "cpu",
     trust_remote_code: bool = False,
+    for_decoding: bool = False,
 ) -> Target:
     """Returns the target in a Hugging Face folder.
+
+    Args:
+        for_decoding: Whether it will read a few tokens at a time; then its products are packed where that pays.
 
     Raises:
         TapsError: no such folder, a file of it changed, no chat template, or an architecture whose cache cannot be a
@@ -114,6 +156,9 @@ def load_target(
         folder, dtype=dtype, attn_implementation="sdpa", trust_remote_code=trust_remote_code
     )
     model = model.eval().requires_grad_(False).to(torch.device(device))
+    choose_kernels(model)
+    if for_decoding:
+        pack_for_decoding(model)
     return Target(
         model=model,
         tokenizer=tokenizer,
