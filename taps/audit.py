@@ -32,13 +32,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser = stage_parser("taps.audit", __doc__)
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="answer file (.jsonl)")
     parser.add_argument("--json", type=Path, metavar="OUT", help="where to write the list of results")
-    parser.add_argument("--seed", type=int, default=0, help="of the resamples (default: %(default)s)")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
-    results = [audit(path, seed=args.seed) for path in args.files]
+    results = [audit(path) for path in args.files]
     print(f"{'questions':>9} {'tokens':>8} {'cycles':>8} {'tau':>7} {'95 % interval':>17} {'as published':>13}  file")
     for result in results:
         bounds = "-" if result["tau_low"] is None else f"{result['tau_low']:.3f} to {result['tau_high']:.3f}"
@@ -51,17 +50,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         write_text(args.json, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
 
 
-def audit(path: Path, *, seed: int = 0) -> dict[str, Any]:
+def audit(path: Path) -> dict[str, Any]:
     """Returns the results of one file.
 
     Raises:
         TapsError: missing, empty, or a malformed record, named by its line.
     """
     from taps.analysis.measures import DEFINITIONS, value
-    from taps.analysis.resampling import ratios
+    from taps.analysis.ratios import ratios
 
     sums = read_answers(path)
-    quantities = ratios(sums.reset_index().assign(benchmark=path.name), ["benchmark"], "tokens", "cycles", seed=seed)
+    quantities = ratios(sums.reset_index().assign(benchmark=path.name), ["benchmark"], "tokens", "cycles")
     row = quantities.frame("tau", "tau_low", "tau_high").iloc[0]
     seconds = float(sums["seconds"].sum(skipna=False))
     result = {

@@ -46,7 +46,6 @@ def build_parser() -> argparse.ArgumentParser:
     optional.add_argument("--live", metavar="METHOD/BENCHMARK=FILE", help="report of the live check", **labelled)
     optional.add_argument("--overlap", type=Path, metavar="FILE", help="prompts that stand in training corpora")
     optional.add_argument("--cost", type=Path, metavar="FILE", help="measured forward times: adds predicted speeds")
-    parser.add_argument("--seed", type=int, default=0, help="of the resamples (default: %(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     return parser
 
@@ -59,7 +58,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         cycles=cycles,
         nodes=results.load_nodes(files),
         num_draft_tokens=args.num_draft_tokens or main_budget(files, cycles),
-        seed=args.seed,
         labels=Labels(read_roles(args.roles, cycles)),
     )
     index = []
@@ -74,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "facts": facts,
         "tables": index,
     }
-    made_from = provenance(stage="taps.tables", inputs={str(file.path): file.path for file in files}, seed=args.seed)
+    made_from = provenance(stage="taps.tables", inputs={str(file.path): file.path for file in files})
     write_json(args.output / "tables.json", content, kind="tables", provenance=made_from)
 
 
@@ -137,7 +135,7 @@ def tables_of(
 def input_tables(sample: Sample, args: argparse.Namespace) -> Iterator[Table]:
     """Yields the tables whose files were given."""
     if args.cost:
-        yield inputs.speed(sample, args.cost)
+        yield from inputs.speed(sample, args.cost)
     if args.live:
         yield inputs.live_check(args.live)
     if args.drafter:

@@ -154,6 +154,8 @@ def _walk(rng: np.random.Generator, row: Row, chance: float, num_tokens: int) ->
             "accepted": accepted,
             "emitted": emitted,
             "chosen": chosen if "+" in row.drafters else 0,
+            "tree_depth": DEPTH,
+            "num_levels": 0,
             "num_nodes": int(row.num_draft_tokens * row.nodes_per_draft),
             "num_drafted": row.num_drafted,
             "score": float(rng.random()) if row.strategy.startswith("routed") else np.nan,

@@ -168,11 +168,12 @@ def test_depth_leaves_out_cycles_that_the_end_cut_short() -> None:
     cycles = pd.DataFrame(
         {
             "temperature": 0.0, "method": "m", "benchmark": "gsm8k", "strategy": "single", "drafters": "math",
+            "training_seed": 0,
             "num_draft_tokens": 40, "question": ["a", "a", "b", "b"], "accepted": [1, 1, 0, 2], "emitted": [2, 1, 1, 3],
         }
     )  # fmt: skip
     counts = summaries.depth_counts(cycles, Labels(LAPTOP), num_draft_tokens=40)
-    table: Any = summaries.acceptance_by_depth(counts, seed=0).set_index("depth")
+    table: Any = summaries.acceptance_by_depth(counts).set_index("depth")
     assert table.loc[1, "acceptance_percent"] == pytest.approx(75)
     assert table.loc[2, "num_cycles"] == 2
     assert table.loc[2, "acceptance_percent"] == pytest.approx(50)

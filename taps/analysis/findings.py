@@ -5,6 +5,7 @@ Claims, figures and the page read the CSV files of the tables stage and compute 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from taps.analysis.verdicts import Interval
 from taps.plumbing.artefacts import read_json
 from taps.study.roles import Roles
 
-_TEXT = ("method", "benchmark", "strategy", "drafters", "drafter", "signal", "seeds")
+_TEXT = ("method", "benchmark", "strategy", "drafters", "drafter", "signal", "seeds", "contrast", "against")
 
 
 class Where(NamedTuple):
@@ -74,6 +75,13 @@ class Findings:
         families = [where for where in self.conditions if not self._is_control(where.method)]
         return families or self.conditions
 
+    @cached_property
+    def main_condition(self) -> Where:
+        """The condition that the primary claims are judged under: the lowest temperature, the study's first method."""
+        order = list(self.labels.roles.methods)
+        ranks = {name: rank for rank, name in enumerate(order)}
+        return min(self.families, key=lambda where: (where.temperature, ranks.get(where.method, len(order))))
+
     def _is_control(self, method: str) -> bool:
         methods = self.labels.roles.methods
         return method in methods and methods[method].control
@@ -124,6 +132,7 @@ class Findings:
             high=float(found[high]),
             rows=rows,
             num_questions=None if count is None else int(count),
+            p_value=float(found.get("p_value", math.nan)) if value in ("difference", "estimate") else math.nan,
         )
 
     def _one(self, name: str, where: Where, **key: object) -> pd.Series | None:

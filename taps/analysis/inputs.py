@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from taps.analysis.labels import strategy_and_depth
+from taps.analysis.ratios import ratios
 from taps.analysis.rendering import Table, format_count, format_interval, format_number, in_print
-from taps.analysis.resampling import ratios, with_means
-from taps.analysis.summaries import KEYS
+from taps.analysis.shares import clopper_pearson
+from taps.analysis.summaries import KEYS, SEED, paired_differences, with_domain_means
 from taps.analysis.tables import INTERVAL, Sample
 from taps.decoding.cost_model import CostModel
 from taps.decoding.strategy import find
@@ -169,8 +171,8 @@ def calibration(fits: Labelled) -> Table:
     )
 
 
-def speed(sample: Sample, path: Path) -> Table:
-    """Returns predicted tokens per second of every row, with intervals, and the speed-up over plain decoding.
+def speed(sample: Sample, path: Path) -> Iterator[Table]:
+    """Yields predicted tokens per second of every row, beside plain decoding, and its paired differences.
 
     Args:
         path: The cost file: forward times measured on one machine.
@@ -179,16 +181,19 @@ def speed(sample: Sample, path: Path) -> Table:
     cost = CostModel.from_json(content)
     cycles = sample.cycles[sample.cycles["num_draft_tokens"].eq(sample.num_draft_tokens)]
     seconds = pd.Series(0.0, index=cycles.index)
-    for strategy, part in cycles.groupby("strategy", observed=True):
+    for name, part in cycles.groupby("strategy", observed=True):
+        strategy, depth = strategy_and_depth(str(name))
         seconds.loc[part.index] = cost.cycle_s(
-            find(str(strategy)),
+            find(strategy),
             sample.num_draft_tokens,
             num_nodes=part["num_nodes"].to_numpy(),
             num_drafted=part["num_drafted"].to_numpy(),
+            num_levels=part["num_levels"].to_numpy(),
+            depth=depth,
         )
     timed = cycles.assign(seconds=seconds)
-    sums = timed.groupby([*KEYS, "question"], observed=True)[["emitted", "seconds"]].sum().reset_index()
-    rates = with_means(ratios(sums, KEYS, "emitted", "seconds", seed=sample.seed))
+    sums = timed.groupby([*KEYS, SEED, "question"], observed=True)[["emitted", "seconds"]].sum().reset_index()
+    rates = with_domain_means(ratios(sums, KEYS, "emitted", "seconds", training_seed=SEED), sample.labels)
     frame = rates.frame("tokens_per_s").sort_values(KEYS, ignore_index=True)
     frame["speedup"] = frame["tokens_per_s"] / cost.plain_tokens_per_s
     labels = sample.labels
@@ -198,7 +203,7 @@ def speed(sample: Sample, path: Path) -> Table:
     numbers = shown[["tokens_per_s", "low", "high"]].itertuples(index=False, name=None)
     text["tokens per s"] = [format_interval(*row) for row in numbers]
     text["speed-up"] = shown["speedup"].map(format_number)
-    return Table(
+    yield Table(
         name="speed",
         title="Predicted speed",
         caption=f"Tokens per second from the cycles' own node counts and the forward times measured on this machine "
@@ -207,6 +212,15 @@ def speed(sample: Sample, path: Path) -> Table:
         frame=frame,
         shown=text.reset_index(drop=True),
     )
+    standards = [*labels.mixtures, *labels.specialists]
+    differences = paired_differences(rates, standards, num_draft_tokens=sample.num_draft_tokens)
+    yield Table(
+        name="speed_differences",
+        title="Paired differences of predicted speed",
+        caption="Tokens per second of row a minus row b, over the same questions; against single drafters. "
+        f"{INTERVAL} {sample.words()}",
+        frame=differences,
+    )
 
 
 def live_check(reports: Labelled) -> Table:
@@ -214,7 +228,7 @@ def live_check(reports: Labelled) -> Table:
 
     Beside the strategies a row `plain` (the target alone) and a row `all` (the strategies' counts together).
     `diverged_percent` counts the tokens at which live decoding left the recorded text, per token decoded, with its
-    95 % Wilson interval.
+    exact 95 % interval.
 
     Args:
         reports: `method/benchmark` -> the live check's report.
@@ -245,7 +259,7 @@ _LIVE_COUNTS = ("num_texts", "num_equal_texts", "num_compared_cycles", "num_diff
 
 def _live_row(row: Mapping[str, Any]) -> dict[str, Any]:
     num_diverged = row["num_texts"] - row["num_equal_texts"]
-    low, high = wilson(num_diverged, row["num_tokens"])
+    low, high = map(float, clopper_pearson(num_diverged, row["num_tokens"]))
     return {
         **{name: row[name] for name in ("strategy", "drafters", "num_draft_tokens")},
         **{name: row.get(name, 0) for name in _LIVE_COUNTS},
@@ -259,14 +273,3 @@ def _live_row(row: Mapping[str, Any]) -> dict[str, Any]:
 def _number(row: Mapping[str, Any], name: str) -> float:
     value = row.get(name)
     return math.nan if value is None else float(value)
-
-
-def wilson(successes: int, trials: int) -> tuple[float, float]:
-    """Returns the 95 % Wilson score interval of a share; (0, 1) without trials."""
-    if not trials:
-        return 0.0, 1.0
-    z = 1.959964
-    share = successes / trials
-    centre = (share + z * z / (2 * trials)) / (1 + z * z / trials)
-    half = z / (1 + z * z / trials) * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
-    return max(centre - half, 0.0), min(centre + half, 1.0)

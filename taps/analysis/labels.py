@@ -28,6 +28,7 @@ ROUTER, PER_ANSWER, BY_ENTROPY, BY_HISTORY = (
 )
 MERGER, MATCHED, ADAPTIVE, DOUBLED = "merged_concat", "merged_matched", "merged_adaptive", "single_double"
 AVERAGED = "averaged"
+AT_DEPTH = "_depth"  # in the name of a strategy over trees of another depth than the banks': merged_matched_depth2
 
 # Okabe and Ito's colours and their darker relatives; markers repeat what colour says.
 _SPECIALISTS = (
@@ -80,7 +81,9 @@ class Labels:
 
     def strategy(self, name: str) -> str:
         """Returns a strategy's name in print."""
-        return STRATEGIES[name].title if name in STRATEGIES else name
+        strategy, depth = strategy_and_depth(name)
+        title = STRATEGIES[strategy].title if strategy in STRATEGIES else strategy
+        return title if depth is None else f"{title}, trees of depth {depth}"
 
     def row(self, strategy: str, drafters: str) -> str:
         """Returns the label of a row: the drafter's name for `single`, else the strategy and whatever it combines."""
@@ -97,6 +100,10 @@ class Labels:
     def matched(self, benchmark: str) -> str | None:
         """Returns the specialist that was trained for a benchmark's prompts, None if there is none."""
         return self.roles.benchmarks[benchmark].matched if benchmark in self.roles.benchmarks else None
+
+    def domain(self, benchmark: str) -> str:
+        """Returns the domain that a benchmark counts for in means: the study's word, else its matched specialist."""
+        return self.roles.benchmarks[benchmark].domain if benchmark in self.roles.benchmarks else benchmark
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -185,7 +192,8 @@ class Labels:
         row = Row(strategy, drafters)
         if row in self.variants:
             return 0, self.variants.index(row), "", ""
-        return 1, _strategy_ranks().get(strategy.removesuffix(CALIBRATED), len(STRATEGIES)), strategy, drafters
+        base = strategy_and_depth(strategy)[0].removesuffix(CALIBRATED)
+        return 1, _strategy_ranks().get(base, len(STRATEGIES)), strategy, drafters
 
     def drafter_order(self, name: str) -> tuple[int, int, str, str]:
         """Returns the sort key of a drafter alone."""
@@ -198,7 +206,8 @@ class Labels:
         if strategy == "single":
             colour, marker = self._drafter_looks.get(drafters, _UNKNOWN)
         else:
-            colour, marker = (STRATEGIES[strategy].look if strategy in STRATEGIES else None) or _UNKNOWN
+            base, _ = strategy_and_depth(strategy)
+            colour, marker = (STRATEGIES[base].look if base in STRATEGIES else None) or _UNKNOWN
         return {"color": colour, "marker": marker}
 
     @cached_property
@@ -215,6 +224,12 @@ def _strategy_ranks() -> dict[str, int]:
     kinds = list(Kind)
     plain = [entry for entry in STRATEGIES.values() if not entry.calibrated]
     return {entry.name: rank for rank, entry in enumerate(sorted(plain, key=lambda entry: kinds.index(entry.kind)))}
+
+
+def strategy_and_depth(name: str) -> tuple[str, int | None]:
+    """Returns (strategy, depth of its trees; None for the banks') of a strategy's name in the tables."""
+    strategy, _, depth = name.partition(AT_DEPTH)
+    return strategy, int(depth) if depth else None
 
 
 def routers() -> list[str]:

@@ -18,13 +18,26 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from taps.analysis.labels import AT_DEPTH
 from taps.plumbing.errors import ArtefactError, TapsError
 from taps.plumbing.provenance import rebuild_command, sha256_of
 
 CONDITION = ["temperature", "method", "benchmark", "training_seed", "seed"]  # what one replay file was made under
 ROW = ["strategy", "drafters", "num_draft_tokens"]  # what one replayed variant is
-COUNTS = ["accepted", "emitted", "num_nodes", "num_drafted"]
-CYCLE_COLUMNS = [*ROW, "sequence", "question", "turn", "cycle", "start", *COUNTS[:2], "chosen", *COUNTS[2:], "score"]
+COUNTS = ["accepted", "emitted", "num_nodes", "num_drafted", "num_levels"]
+CYCLE_COLUMNS = [
+    *ROW,
+    "tree_depth",
+    "sequence",
+    "question",
+    "turn",
+    "cycle",
+    "start",
+    *COUNTS[:2],
+    "chosen",
+    *COUNTS[2:],
+    "score",
+]
 NODE_COLUMNS = [
     *ROW[1:], "sequence", "cycle", "depth", "kind", "entropy", "confidence", "conditional_confidence", "count",
 ]  # fmt: skip
@@ -88,8 +101,18 @@ def find_replays(paths: Iterable[Path]) -> list[ReplayFile]:
 
 
 def load_cycles(files: Sequence[ReplayFile]) -> pd.DataFrame:
-    """Returns one row per replayed cycle: CONDITION + CYCLE_COLUMNS, names as categories."""
-    return _load([(file.path, file) for file in files], CYCLE_COLUMNS)
+    """Returns one row per replayed cycle: CONDITION + CYCLE_COLUMNS, names as categories.
+
+    A row of trees of another depth than the banks' is a strategy of its own, e.g. `merged_matched_depth2`.
+    """
+    cycles = _load([(file.path, file) for file in files], CYCLE_COLUMNS)
+    usual = max((int(file.meta["depth"]) for file in files), default=0)
+    other = cycles["tree_depth"].ne(usual)
+    if other.any():
+        names = cycles["strategy"].astype(str)
+        named = names.where(~other, names + AT_DEPTH + cycles["tree_depth"].astype(str))
+        cycles = cycles.assign(strategy=named.astype("category"))
+    return cycles
 
 
 def load_nodes(files: Sequence[ReplayFile]) -> pd.DataFrame:

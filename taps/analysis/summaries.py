@@ -1,52 +1,69 @@
 """Estimates with intervals: acceptance length and its differences, depth, node signals, routing shares, node budgets.
 
-`taps.analysis.measures` defines the quantities, each a ratio of sums over questions; `taps.analysis.resampling` gives
+`taps.analysis.measures` defines the quantities, each a ratio of sums over questions; `taps.analysis.intervals` gives
 their intervals; here they meet. The frames returned are tidy: keys, an estimate, its interval. `mean` stands for the
-unweighted mean over benchmarks.
+mean over benchmarks in which every domain weighs the same (`taps.study.roles`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from taps.analysis import measures
+from taps.analysis.intervals import Quantities
 from taps.analysis.labels import BY_ENTROPY, MATCHED, MERGER, ROUTER, Labels, Row, routers
-from taps.analysis.resampling import Quantities, ratios, with_means
+from taps.analysis.ratios import balanced_weights, ratios, with_means
 from taps.analysis.results import ROW
+from taps.analysis.shares import clustered_shares, question_shares
 
 KEYS = ["temperature", "method", *ROW[:2], "benchmark", ROW[2]]  # what a row of the acceptance table is
+SEED = "training_seed"
 _PLACE = ["temperature", "method", "benchmark"]
 
 
-def acceptance(cycles: pd.DataFrame, *, seed: int) -> tuple[Quantities, pd.DataFrame]:
-    """Returns tau of every row with its resamples, and the acceptance table with all definitions of `measures`."""
-    sums = measures.question_sums(cycles, by=KEYS).reset_index()
+def acceptance(cycles: pd.DataFrame, labels: Labels) -> tuple[Quantities, pd.DataFrame]:
+    """Returns tau of every row as seen on every question, and the acceptance table with all its definitions."""
+    sums = measures.question_sums(cycles, by=[*KEYS, SEED]).reset_index()
     numerator, denominator = measures.DEFINITIONS["tau"](sums)
-    tau = with_means(ratios(sums.assign(top=numerator, bottom=denominator), KEYS, "top", "bottom", seed=seed))
-    table = tau.frame("tau", "tau_low", "tau_high").merge(_definitions(cycles, sums), on=KEYS, how="left")
+    tau = with_domain_means(
+        ratios(sums.assign(top=numerator, bottom=denominator), KEYS, "top", "bottom", training_seed=SEED), labels
+    )
+    table = tau.frame("tau", "tau_low", "tau_high").merge(_definitions(cycles, sums, labels), on=KEYS, how="left")
     columns = ["tau", "tau_low", "tau_high", *(name for name in measures.DEFINITIONS if name != "tau")]
-    counts = ["num_cycles", "num_tokens", "num_questions", "seeds"]
+    counts = ["num_cycles", "num_tokens", "num_questions", "num_training_seeds", "seeds"]
     return tau, table[[*KEYS, *columns, *counts]].sort_values(KEYS, ignore_index=True)
 
 
-def _definitions(cycles: pd.DataFrame, sums: pd.DataFrame) -> pd.DataFrame:
-    """Returns the other definitions of tau and the counts per KEYS, means over benchmarks included."""
+def with_domain_means(quantities: Quantities, labels: Labels) -> Quantities:
+    """Returns the quantities with their means over benchmarks, every domain weighing the same."""
+    return with_means(quantities, weights=balanced_weights(_domains(labels, quantities.keys["benchmark"])))
+
+
+def _domains(labels: Labels, benchmarks: pd.Series) -> dict[str, str]:
+    return {name: labels.domain(name) for name in map(str, benchmarks.unique())}
+
+
+def _definitions(cycles: pd.DataFrame, sums: pd.DataFrame, labels: Labels) -> pd.DataFrame:
+    """Returns the other definitions of tau (means over training seeds) and the counts per KEYS, means included."""
     others = [name for name in measures.DEFINITIONS if name != "tau"]
-    grouped = sums.groupby(KEYS, observed=True)
-    table = grouped[["cycles", "tokens"]].sum().rename(columns=lambda name: f"num_{name}")
+    table = sums.groupby(KEYS, observed=True)[["cycles", "tokens"]].sum().rename(columns=lambda name: f"num_{name}")
     for name in others:
         top, bottom = measures.DEFINITIONS[name](sums)
-        parts = sums[KEYS].assign(top=top, bottom=bottom).groupby(KEYS, observed=True)[["top", "bottom"]].sum()
-        table[name] = parts["top"] / parts["bottom"].where(parts["bottom"] > 0)
+        parts = sums[[*KEYS, SEED]].assign(top=top, bottom=bottom)
+        parts = parts.groupby([*KEYS, SEED], observed=True)[["top", "bottom"]].sum()
+        values = parts["top"] / parts["bottom"].where(parts["bottom"] > 0)
+        table[name] = values.groupby(KEYS, observed=True).mean()
     seeds = cycles[[*KEYS, "seed"]].drop_duplicates().sort_values("seed").groupby(KEYS, observed=True)["seed"]
     table = table.join(seeds.agg(lambda values: "+".join(map(str, values))).rename("seeds")).reset_index()
     table = table.astype({"benchmark": str})
-    over = table.groupby([name for name in KEYS if name != "benchmark"], observed=True)
-    means = over[others].mean().join(over[["num_cycles", "num_tokens"]].sum()).join(over["seeds"].first())
+    weights = table["benchmark"].map(balanced_weights(_domains(labels, table["benchmark"])))
+    weighted = table.assign(weight=weights, **{name: table[name] * weights for name in others})
+    over = weighted.groupby([name for name in KEYS if name != "benchmark"], observed=True)
+    means = over[others].sum(min_count=1).div(over["weight"].sum(), axis=0)
+    means = means.join(over[["num_cycles", "num_tokens"]].sum()).join(over["seeds"].first())
     return pd.concat([table, means.reset_index().assign(benchmark="mean")], ignore_index=True)
 
 
@@ -75,7 +92,7 @@ def paired_differences(tau: Quantities, standards: Sequence[Row], *, num_draft_t
         ]
     a, b = _columns(pairs)
     difference = _pair_keys(tau.keys, a, b)[[*_PLACE, "a_strategy", "a_drafters", "b_strategy", "b_drafters"]]
-    table = tau.minus(a, b, difference.assign(num_draft_tokens=num_draft_tokens)).frame("difference")
+    table = tau.minus(a, b, difference.assign(num_draft_tokens=num_draft_tokens)).frame("difference", p_value="p_value")
     return table.sort_values(list(difference.columns), ignore_index=True)
 
 
@@ -91,7 +108,8 @@ def differences_between(tau: Quantities, column: str, pairs: list[tuple[object, 
         found += [(rows[a], rows[b]) for a, b in pairs if a in rows and b in rows]
     a, b = _columns(found)
     keys = tau.keys.iloc[a].assign(**{f"b_{column}": tau.keys[column].to_numpy()[b]})
-    return tau.minus(a, b, keys).frame("difference").sort_values([*KEYS, f"b_{column}"], ignore_index=True)
+    table = tau.minus(a, b, keys).frame("difference", p_value="p_value")
+    return table.sort_values([*KEYS, f"b_{column}"], ignore_index=True)
 
 
 def _columns(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -109,20 +127,32 @@ def _pair_keys(keys: pd.DataFrame, a: np.ndarray, b: np.ndarray) -> pd.DataFrame
 
 
 def depth_counts(cycles: pd.DataFrame, labels: Labels, *, num_draft_tokens: int) -> pd.DataFrame:
-    """Returns num_reached and num_accepted per KEYS, question and depth; single drafters, one budget, no sweep."""
+    """Returns num_reached and num_accepted per KEYS, training seed, question and depth; single drafters, no sweep."""
     part = cycles[cycles["strategy"].eq("single") & cycles["num_draft_tokens"].eq(num_draft_tokens)]
     part = part[~labels.is_sweep(part["drafters"])]
-    return measures.acceptance_by_depth(part, by=[*KEYS, "question"])
+    return measures.acceptance_by_depth(part, by=[*KEYS, SEED, "question"])
 
 
-def acceptance_by_depth(counts: pd.DataFrame, *, seed: int) -> pd.DataFrame:
+def depth_rates(counts: pd.DataFrame) -> Quantities:
+    """Returns conditional acceptance (percent) per KEYS and depth."""
+    return ratios(counts, [*KEYS, "depth"], "num_accepted", "num_reached", training_seed=SEED).scaled(100)
+
+
+def reached(counts: pd.DataFrame, rates: Quantities) -> pd.Series:
+    """Returns the cycles that reached each row of `depth_rates`, in its order."""
+    keys = [*KEYS, "depth"]
+    total = counts.groupby(keys, observed=True)["num_reached"].sum().reset_index().astype({"benchmark": str})
+    return rates.keys.merge(total, on=keys, how="left")["num_reached"]
+
+
+def acceptance_by_depth(counts: pd.DataFrame) -> pd.DataFrame:
     """Returns conditional acceptance (percent of the cycles that reached a depth) and its change from the depth before.
 
     `joint_percent` is the product of the conditional rates down to the depth.
     """
     keys = [*KEYS, "depth"]
-    rates = _percent(ratios(counts, keys, "num_accepted", "num_reached", seed=seed))
-    table = rates.frame("acceptance_percent").sort_values(keys, ignore_index=True)
+    rates = depth_rates(counts)
+    table = _shares(rates, "acceptance_percent").sort_values(keys, ignore_index=True)
     table["joint_percent"] = (
         100 * (table["acceptance_percent"] / 100).groupby([table[key] for key in KEYS], observed=True).cumprod()
     )
@@ -131,10 +161,9 @@ def acceptance_by_depth(counts: pd.DataFrame, *, seed: int) -> pd.DataFrame:
     return table.merge(step, on=keys, how="left").merge(reached, on=keys).rename(columns={"num_reached": "num_cycles"})
 
 
-def depth_gap(counts: pd.DataFrame, pair: tuple[str, str], *, seed: int) -> pd.DataFrame:
+def depth_gap(counts: pd.DataFrame, pair: tuple[str, str]) -> pd.DataFrame:
     """Returns the first drafter's lead over the second at each depth (points), and its growth."""
-    counts = counts[counts["drafters"].isin(pair)]
-    rates = _percent(ratios(counts, [*KEYS, "depth"], "num_accepted", "num_reached", seed=seed))
+    rates = depth_rates(counts[counts["drafters"].isin(pair)])
     place = [*_PLACE, "num_draft_tokens", "depth"]
     pairs = []
     for _, group in rates.keys.groupby(place, observed=True, sort=True):
@@ -156,32 +185,33 @@ def _since(rates: Quantities, group_by: list[str], before: Callable[[int], int],
         pairs += [(row, rows[before(depth)]) for depth, row in rows.items() if depth > 1 and before(depth) in rows]
     a, b = _columns(pairs)
     table = rates.minus(a, b, rates.keys.iloc[a]).frame(name, f"{name}_low", f"{name}_high")
-    return table.drop(columns="num_questions")
+    return table.drop(columns=["num_questions", "num_training_seeds"])
 
 
-def _percent(quantities: Quantities) -> Quantities:
-    estimates, draws = 100 * quantities.estimates, 100 * quantities.draws
-    return replace(quantities, estimates=estimates, draws=draws)
+def _shares(percent: Quantities, value: str, low: str = "low", high: str = "high") -> pd.DataFrame:
+    """Returns the frame of shares of cycles in percent, whose intervals stay within 0 and 100."""
+    lows, highs = clustered_shares(percent.scaled(0.01))
+    return percent.frame(value, low, high).assign(**{low: 100 * lows, high: 100 * highs})
 
 
 # --- nodes, routers, budgets -----------------------------------------------------------------------------------------
 
 
-def node_signals(nodes: pd.DataFrame, labels: Labels, *, seed: int) -> pd.DataFrame:
+def node_signals(nodes: pd.DataFrame, labels: Labels) -> pd.DataFrame:
     """Returns mean entropy (nats) and confidence of accepted and rejected nodes with their paired difference.
 
     Rejected are the children of the last accepted node. `confidence` is the node's probability given its parent.
 
     Args:
-        nodes: Rows of the node files with a column `question`.
+        nodes: Rows of the node files with the columns `question` and `training_seed`.
     """
     keys = [*_PLACE, "drafters", "num_draft_tokens"]
     nodes = nodes[~labels.is_sweep(nodes["drafters"])]
-    judged = measures.judged_nodes(nodes, by=[*keys, "question"])
+    judged = measures.judged_nodes(nodes, by=[*keys, SEED, "question"])
     tables = []
     for signal, column in (("entropy", "entropy"), ("confidence", "conditional_confidence")):
         sums = judged.assign(total=judged[column] * judged["count"])
-        means = ratios(sums, [*keys, "verdict"], "total", "count", seed=seed)
+        means = ratios(sums, [*keys, "verdict"], "total", "count", training_seed=SEED)
         tables.append(_accepted_and_rejected(means, keys).assign(signal=signal))
     return pd.concat(tables, ignore_index=True).sort_values([*keys, "signal"], ignore_index=True)
 
@@ -193,7 +223,7 @@ def _accepted_and_rejected(means: Quantities, keys: list[str]) -> pd.DataFrame:
         if len(rows) == 2:
             pairs.append((rows["rejected"], rows["accepted"]))
     rejected, accepted = _columns(pairs)
-    table = means.minus(rejected, accepted, means.keys.iloc[rejected][keys]).frame("difference")
+    table = means.minus(rejected, accepted, means.keys.iloc[rejected][keys]).frame("difference", p_value="p_value")
     single = means.frame("mean")
     for verdict, positions in (("accepted", accepted), ("rejected", rejected)):
         part = single.iloc[positions].reset_index(drop=True)
@@ -201,24 +231,59 @@ def _accepted_and_rejected(means: Quantities, keys: list[str]) -> pd.DataFrame:
     return table
 
 
-def routing_shares(cycles: pd.DataFrame, *, num_draft_tokens: int, seed: int) -> pd.DataFrame:
-    """Returns how often each router at one budget picks each of its drafters: percent of cycles and of questions."""
+def routing_shares(cycles: pd.DataFrame, *, num_draft_tokens: int) -> pd.DataFrame:
+    """Returns how often each router at one budget picks each of its drafters: percent of cycles and of questions.
+
+    With one training seed the intervals of the questions' shares are exact.
+    """
+    shares = _router_votes(cycles, num_draft_tokens=num_draft_tokens)
+    identity = [*_ROUTER, "drafters", "drafter"]
+    of_cycles = ratios(shares, identity, "picked", "cycles", training_seed=SEED).scaled(100)
+    table = _shares(of_cycles, "cycles_percent", "cycles_low", "cycles_high")
+    columns = ["questions_percent", "questions_low", "questions_high"]
+    if shares[SEED].nunique() > 1:
+        of_questions = ratios(shares.assign(one=1), identity, "share_of_questions", "one", training_seed=SEED)
+        questions = _shares(of_questions.scaled(100), *columns)[[*identity, *columns]]
+    else:
+        exact = question_shares(shares, identity, "share_of_questions")
+        questions = exact[identity].assign(
+            **{name: 100 * exact[part] for name, part in zip(columns, ("share", "low", "high"), strict=True)}
+        )
+    return table.merge(questions.astype({"benchmark": str}), on=identity).sort_values(identity, ignore_index=True)
+
+
+_ROUTER = [*_PLACE, "strategy", "num_draft_tokens"]
+
+
+def _router_votes(cycles: pd.DataFrame, *, num_draft_tokens: int) -> pd.DataFrame:
+    """Returns per router, training seed, question and drafter: its share of the cycles, and its vote."""
     routed = cycles[cycles["strategy"].astype(str).isin(routers())]
     routed = routed[routed["num_draft_tokens"] == num_draft_tokens]
-    keys = [*_PLACE, "strategy", "num_draft_tokens"]
-    shares = measures.routing_shares(routed, by=[*keys, "question"])
-    group = [*keys, "drafters", "question"]
+    group = [*_ROUTER, SEED, "drafters", "question"]
+    shares = measures.routing_shares(routed, by=[*_ROUTER, SEED, "question"])
     sizes = routed.groupby(group, observed=True).size().rename("cycles").reset_index()
     shares = shares.merge(sizes, on=group)
-    shares["picked"] = shares["share_of_cycles"] * shares["cycles"]
-    identity = [*keys, "drafters", "drafter"]
-    tables = [
-        _percent(ratios(shares.assign(questions=1), identity, top, bottom, seed=seed)).frame(
-            f"{unit}_percent", f"{unit}_low", f"{unit}_high"
-        )
-        for unit, top, bottom in (("cycles", "picked", "cycles"), ("questions", "share_of_questions", "questions"))
-    ]
-    return tables[0].merge(tables[1], on=[*identity, "num_questions"]).sort_values(identity, ignore_index=True)
+    return shares.assign(picked=shares["share_of_cycles"] * shares["cycles"])
+
+
+def router_accuracy(cycles: pd.DataFrame, labels: Labels, *, num_draft_tokens: int) -> pd.DataFrame:
+    """Returns how well each router finds the matched drafter: the mean over domains of its share of questions, percent.
+
+    A router that always picks the same drafter has 100 / number of domains. Benchmarks without a matched specialist
+    are left out, and routers whose drafters lack it.
+    """
+    shares = _router_votes(cycles, num_draft_tokens=num_draft_tokens)
+    matched = {name: labels.matched(name) for name in map(str, shares["benchmark"].unique())}
+    right = shares[shares["drafter"].eq(shares["benchmark"].astype(str).map(matched))]
+    columns = [*_ROUTER[:2], *_ROUTER[3:], "drafters"]
+    if right.empty:
+        return pd.DataFrame(columns=[*columns, "accuracy_percent", "low", "high", "num_questions"])
+    right = right.assign(benchmark=right["benchmark"].astype(str), one=1)
+    found = ratios(right, [*_ROUTER, "drafters"], "share_of_questions", "one", training_seed=SEED)
+    weights = balanced_weights({name: str(matched[name]) for name in set(right["benchmark"])})
+    means = with_means(found, weights=weights)
+    means = means.take(means.keys["benchmark"].eq("mean").to_numpy())
+    return _shares(means.scaled(100), "accuracy_percent").drop(columns="benchmark").sort_values(columns)
 
 
 def node_budgets(cycles: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from functools import partial
 import pandas as pd
 
 from taps import published
-from taps.analysis import measures, summaries
+from taps.analysis import measures, pooled, summaries
 from taps.analysis.labels import MEAN, Labels, Row, published_variant
 from taps.analysis.rendering import Table, format_interval, format_number, in_print
 from taps.analysis.results import CONDITION
@@ -18,7 +18,7 @@ TAU = (
     "Acceptance length (tau) is emitted tokens per cycle over all cycles, the target's own token included and the "
     "token that prefill gives left out."
 )
-INTERVAL = "Brackets hold 95 % intervals from 10,000 resamples of the questions."
+INTERVAL = "Brackets hold 95 % intervals (Student, one residual per question)."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +29,12 @@ class Sample:
         cycles: All cycles (`results.load_cycles`).
         nodes: All node groups (`results.load_nodes`), possibly none.
         num_draft_tokens: The study's main node budget of one drafter.
-        seed: Of the resamples.
         labels: Names in print.
     """
 
     cycles: pd.DataFrame
     nodes: pd.DataFrame
     num_draft_tokens: int
-    seed: int
     labels: Labels
 
     def words(self) -> str:
@@ -45,7 +43,19 @@ class Sample:
         counts = ", ".join(f"{number} of {self.labels.benchmark(str(name))}" for name, number in questions.items())
         seeds = self.cycles.groupby("temperature")["seed"].nunique()
         runs = ", ".join(f"{number} at T = {temperature:g}" for temperature, number in seeds.items())
-        return f"{self.num_draft_tokens} draft tokens per drafter; questions: {counts}; seeds: {runs}."
+        return (
+            f"{self.num_draft_tokens} draft tokens per drafter; questions: {counts}; sampling seeds: {runs}; "
+            f"{self.training_seeds()}."
+        )
+
+    def training_seeds(self) -> str:
+        """Returns what the intervals cover: `training seeds: EAGLE-2 3; ...`, and of which methods questions only."""
+        numbers = self.cycles.groupby("method", observed=True)["training_seed"].nunique()
+        several = [f"{self.labels.method(str(name))} {number}" for name, number in numbers.items() if number > 1]
+        single = [self.labels.method(str(name)) for name, number in numbers.items() if number == 1]
+        words = [f"intervals cover questions and training seeds ({', '.join(several)})"] if several else []
+        words += [f"intervals of {', '.join(single)} cover questions only (one training seed)"] if single else []
+        return "; ".join(words)
 
     def facts(self) -> list[tuple[str, str]]:
         """Returns (name, value) lines for the summary of the page: what was replayed."""
@@ -64,7 +74,8 @@ class Sample:
             ("Draft families", ", ".join(labels.method(name) for name in sorted(map(str, cycles["method"].unique())))),
             ("Draft models", ", ".join(titles) + f"; averages at {swept} weights" * (swept > 0)),
             ("Benchmarks", ", ".join(per_benchmark)),
-            ("Temperatures", ", ".join(f"T = {value:g} (seeds: {number})" for value, number in seeds.items())),
+            ("Temperatures", ", ".join(f"T = {value:g} (sampling seeds: {number})" for value, number in seeds.items())),
+            ("Training seeds", self.training_seeds()),
             ("Draft tokens per drafter", str(self.num_draft_tokens)),
             ("Rows of the tables", f"{len(rows)} (strategy and drafters)"),
             ("Cycles replayed", f"{len(cycles):,}".replace(",", " ")),
@@ -73,7 +84,7 @@ class Sample:
 
 def acceptance_tables(sample: Sample) -> Iterator[Table]:
     """Yields the tables of acceptance length and of its differences."""
-    tau, table = summaries.acceptance(sample.cycles, seed=sample.seed)
+    tau, table = summaries.acceptance(sample.cycles, sample.labels)
     labels = sample.labels
     for temperature in sorted(set(table["temperature"])):
         yield main_table(table, temperature, sample)
@@ -81,8 +92,8 @@ def acceptance_tables(sample: Sample) -> Iterator[Table]:
     yield Table(
         name="acceptance_length",
         title="Acceptance length, every row",
-        caption=f"{TAU} The other definitions by name: {_definitions_in_words()}. `mean` is the unweighted mean over "
-        f"benchmarks. {sample.words()}",
+        caption=f"{TAU} The other definitions by name: {_definitions_in_words()}. `mean` is the mean over "
+        f"benchmarks, every domain weighing the same. {sample.words()}",
         frame=table,
     )
     standards = summaries.references(labels)
@@ -94,6 +105,12 @@ def acceptance_tables(sample: Sample) -> Iterator[Table]:
         "tau of `method` minus tau of `b method`, the same drafters, questions and random numbers.",
         summaries.differences_between(tau, "method", [*methods]),
         sample,
+    )
+    yield Table(
+        name="contrasts",
+        title="One number over many cells",
+        caption=f"{pooled.WORDS} {INTERVAL} {sample.words()}",
+        frame=pooled.of_acceptance(tau, labels, num_draft_tokens=sample.num_draft_tokens),
     )
     others = [(value, 0.0) for value in sorted(set(table["temperature"])) if value != 0]
     yield _difference(
@@ -144,8 +161,8 @@ def main_table(table: pd.DataFrame, temperature: float, sample: Sample) -> Table
 
 
 _PAPER_COLUMNS = (
-    "Columns `paper` hold the published cell (another target of 8B parameters, other corpora, its own four benchmarks "
-    "in the mean; stand-ins beside the benchmark they stand in for). "
+    "Columns `paper` hold the published cell (another target of 8B parameters, other corpora; stand-ins beside the "
+    "benchmark they stand in for; its mean with the domains weighing the same, as in ours). "
 )
 
 
@@ -252,7 +269,14 @@ def detail_tables(sample: Sample) -> Iterator[Table]:
         caption="Conditional acceptance: percent of the cycles that reached a depth which accept one token more (so "
         "survivors only); `step` is the change from the depth before, `joint` the product down to the depth. One "
         f"drafter each. {sample.words()}",
-        frame=summaries.acceptance_by_depth(counts, seed=sample.seed),
+        frame=summaries.acceptance_by_depth(counts),
+    )
+    rates = summaries.depth_rates(counts)
+    yield Table(
+        name="depth_contrasts",
+        title="How acceptance changes with depth, as one number",
+        caption=f"{pooled.DEPTH_WORDS} {INTERVAL} {sample.words()}",
+        frame=pooled.of_depth(rates, summaries.reached(counts, rates), labels),
     )
     for pair in labels.pairs:
         yield Table(
@@ -260,7 +284,7 @@ def detail_tables(sample: Sample) -> Iterator[Table]:
             title="Lead of the {} specialist over the {} specialist by depth".format(*pair),
             caption="Difference of conditional acceptance in points; `growth` is the lead minus that at depth 1. "
             f"{INTERVAL} {sample.words()}",
-            frame=summaries.depth_gap(counts, pair, seed=sample.seed),
+            frame=summaries.depth_gap(counts, pair),
         )
     if len(sample.nodes):
         yield Table(
@@ -269,15 +293,23 @@ def detail_tables(sample: Sample) -> Iterator[Table]:
             caption="Means over nodes that the target judged: the accepted path, and the children of its last node "
             "(rejected). Entropy of the distribution a node was drawn from, in nats; confidence is the node's "
             f"probability given its parent. `difference` is rejected minus accepted. {sample.words()}",
-            frame=summaries.node_signals(_with_question(sample), labels, seed=sample.seed),
+            frame=summaries.node_signals(_with_question(sample), labels),
         )
-    shares = summaries.routing_shares(sample.cycles, num_draft_tokens=sample.num_draft_tokens, seed=sample.seed)
+    shares = summaries.routing_shares(sample.cycles, num_draft_tokens=sample.num_draft_tokens)
     yield Table(
         name="routing_shares",
         title="Which drafter each router picks",
         caption="Percent of cycles, and of questions (a question counts for the drafter that most of its cycles went "
         f"to). {_PUBLISHED_SHARES if labels.roles.plays_the_paper else ''}{sample.words()}",
         frame=shares,
+    )
+    yield Table(
+        name="router_accuracy",
+        title="How often each router finds the matched specialist",
+        caption="Balanced accuracy: percent of a domain's questions whose cycles mostly went to its matched "
+        "specialist, mean over domains. A router that always picks the same drafter has 100 / number of domains; "
+        f"`posthoc` is the published offline router, which looks at finished runs. {INTERVAL} {sample.words()}",
+        frame=summaries.router_accuracy(sample.cycles, labels, num_draft_tokens=sample.num_draft_tokens),
     )
     yield Table(
         name="node_budgets",
@@ -305,5 +337,8 @@ def _with_question(sample: Sample) -> pd.DataFrame:
 
 def _printed(labels: Labels, temperature: float, method: str, row: Row, benchmark: str) -> float | None:
     variant = published_variant(row)
-    column = "average" if benchmark == MEAN else labels.published_benchmark(benchmark)
-    return published.tau(temperature, method, variant, column) if variant else None
+    if variant is None:
+        return None
+    if benchmark == MEAN:
+        return published.balanced_tau(temperature, method, variant)
+    return published.tau(temperature, method, variant, labels.published_benchmark(benchmark))

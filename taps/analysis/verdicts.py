@@ -1,17 +1,25 @@
-"""How a claim is decided: from 95 % intervals, never from a point estimate. Every threshold of the report is here.
+"""How a claim is decided: from intervals, never from a point estimate. Every threshold of the report is here.
 
-One comparison (an `Evidence`) holds, fails or stays open; it stays open with fewer than FEWEST_QUESTIONS questions:
+One comparison (an `Evidence`) claims a direction; `taps.analysis.decisions` says what its 95 % interval makes of it:
 
-    direction      holds                           fails
-    greater        whole interval above 0          whole interval below 0
-    less           whole interval below 0          whole interval above 0
-    similar        inside +-margin                 entirely outside +-margin
-    not worse      above -margin, not below 0      whole interval below 0
+    direction      holds                           fails                                  no effect
+    greater        whole interval above 0          whole interval below 0                 inside +-margin
+    less           whole interval below 0          whole interval above 0                 inside +-margin
+    similar        inside +-margin                 entirely outside +-margin              -
+    not worse      above -margin                   below 0 and not above -margin          -
+
+It stays open otherwise, and with fewer than FEWEST_QUESTIONS questions. The margin of an acceptance length is a share
+of the gain tau - 1.
 
 A claim is a conjunction ("on every benchmark ..."). It is *reproduced* if every comparison holds: that needs no
-correction for their number. It is *contradicted* if at least one fails *clearly*: among k comparisons of a claim some
-fail by chance, so each interval is first widened until all k together hold with 95 % (Bonferroni, normal quantiles).
-It is *undecided* otherwise, and *not testable here* without any comparison.
+correction for their number. It is *contradicted* if at least one fails *clearly*: among k comparisons some fail by
+chance, so a failure counts if its p value times k stays below 5 % (Bonferroni). Where none fails clearly, a comparison
+that is shown to be *no effect* refutes the claim, too: that is a result, told apart from *undecided*, its absence.
+*Not testable here* is a claim without any comparison.
+
+The primary claims of a study (`Claim.is_primary`) are judged together under its first condition: one is reproduced or
+contradicted only if its p value, after Holm's correction for their number, is below 5 %. All other judgements are
+exploratory.
 """
 
 from __future__ import annotations
@@ -22,24 +30,22 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import NormalDist
 
-# Two acceptance lengths within 5 % of the reference count as "the same": about the largest gap (0.13 of 5.04) that the
-# paper itself passes over as equal, rounded up, and below what a user would notice as speed.
-SIMILAR_SHARE = 0.05
+from taps.analysis.decisions import SIMILAR_SHARE, Outcome, gain_margin, is_equivalent, outcome
+from taps.analysis.multiplicity import all_of, any_of
+
+__all__ = [
+    "CLEAR_SHARE", "FEWEST_QUESTIONS", "LEVEL", "LOSSLESS_PERCENT", "SIMILAR_SHARE", "Direction", "Evidence",
+    "Interval", "Outcome", "Verdict", "clear_failures", "conclude", "gain_margin", "p_value",
+]  # fmt: skip
+
 # "More than 80 % of the prompts": the paper's own number.
 CLEAR_SHARE = 80.0
-# The bootstrap of very few questions claims far too much certainty (three of them leave ten different resamples).
+# An interval from very few questions rests on its assumptions alone.
 FEWEST_QUESTIONS = 6
 # No sample proves that two texts are always equal. Fewer than 1 token in 100 at which live decoding leaves the target's
 # own text is what a sample of a few hundred tokens without any such place can show; near-ties of the target stay below.
 LOSSLESS_PERCENT = 1.0
-
-
-class Outcome(StrEnum):
-    """What one interval says about one comparison."""
-
-    HOLDS = "holds"
-    FAILS = "fails"
-    OPEN = "open"
+LEVEL = 0.05
 
 
 class Verdict(StrEnum):
@@ -47,6 +53,7 @@ class Verdict(StrEnum):
 
     REPRODUCED = "reproduced"
     CONTRADICTED = "contradicted"
+    NO_EFFECT = "no effect"
     UNDECIDED = "undecided"
     NOT_TESTABLE = "not testable here"
 
@@ -67,7 +74,8 @@ class Interval:
     Attributes:
         estimate, low, high: In the unit of the quantity.
         rows: The table and the row it was read from.
-        num_questions: Questions resampled; None if the interval does not come from resamples.
+        num_questions: Questions behind it; None if questions are not what it rests on.
+        p_value: Two-sided, of "the quantity is 0"; NaN where the table has none.
     """
 
     estimate: float
@@ -75,13 +83,15 @@ class Interval:
     high: float
     rows: str
     num_questions: int | None = None
+    p_value: float = math.nan
 
     def __neg__(self) -> Interval:
         return replace(self, estimate=-self.estimate, low=-self.high, high=-self.low)
 
     def minus(self, constant: float) -> Interval:
         """Returns the interval shifted down by a constant."""
-        return replace(self, estimate=self.estimate - constant, low=self.low - constant, high=self.high - constant)
+        estimate, low, high = (value - constant for value in (self.estimate, self.low, self.high))
+        return Interval(estimate=estimate, low=low, high=high, rows=self.rows, num_questions=self.num_questions)
 
     @property
     def can_decide(self) -> bool:
@@ -114,7 +124,7 @@ class Evidence:
         what: The quantity compared, e.g. `Math - Chat on GSM8K`.
         direction: What is claimed of it.
         interval: What was found.
-        margin: Half-width of "the same", in the quantity's unit; used by SIMILAR and NOT_WORSE.
+        margin: Half-width of "the same" and of no effect, in the quantity's unit.
     """
 
     what: str
@@ -124,32 +134,42 @@ class Evidence:
 
     @property
     def outcome(self) -> Outcome:
-        """Whether the comparison holds, fails or stays open (table in the module's docstring)."""
+        """What the interval says (table in the module's docstring)."""
         low, high, margin = self.interval.low, self.interval.high, self.margin
         if not self.interval.can_decide:
             return Outcome.OPEN
-        holds, fails = {
-            Direction.GREATER: (low > 0, high < 0),
-            Direction.LESS: (high < 0, low > 0),
-            Direction.SIMILAR: (low >= -margin and high <= margin, low > margin or high < -margin),
-            Direction.NOT_WORSE: (low >= -margin and high >= 0, high < 0),
-        }[self.direction]
+        if self.direction in (Direction.GREATER, Direction.LESS):
+            return outcome(low, high, positive=self.direction == Direction.GREATER, margin=margin)
+        if self.direction == Direction.SIMILAR:
+            holds, fails = is_equivalent(low, high, margin), low > margin or high < -margin
+        else:
+            holds, fails = low >= -margin, high < 0
         return Outcome.HOLDS if holds else Outcome.FAILS if fails else Outcome.OPEN
 
-    def widened(self, factor: float) -> Evidence:
-        """Returns the comparison with an interval `factor` times as far on both sides of the estimate."""
-        found = self.interval
-        low, high = (found.estimate + factor * (bound - found.estimate) for bound in (found.low, found.high))
-        return replace(self, interval=replace(found, low=low, high=high))
+    @property
+    def is_on_claimed_side(self) -> bool:
+        """Whether the estimate, if not its interval, is as claimed."""
+        estimate = self.interval.estimate
+        if self.direction == Direction.LESS:
+            return estimate < 0
+        return estimate > 0 if self.direction == Direction.GREATER else estimate >= -self.margin
 
 
 def clear_failures(evidence: Sequence[Evidence]) -> list[Evidence]:
-    """Returns the comparisons that still fail when all of them are to hold together with 95 %."""
-    if not evidence:
-        return []
-    normal = NormalDist()
-    factor = normal.inv_cdf(1 - 0.025 / len(evidence)) / normal.inv_cdf(0.975)
-    return [item for item in evidence if item.widened(factor).outcome == Outcome.FAILS]
+    """Returns the comparisons that still fail when all of them are to hold together with 95 %.
+
+    Without a p value, the interval is widened by the ratio of normal quantiles instead.
+    """
+    return [item for item in evidence if item.outcome == Outcome.FAILS and _is_clear(item, len(evidence))]
+
+
+def _is_clear(item: Evidence, number: int) -> bool:
+    if item.direction != Direction.SIMILAR and math.isfinite(item.interval.p_value):
+        return item.interval.p_value * number < LEVEL
+    factor = NormalDist().inv_cdf(1 - LEVEL / 2 / number) / NormalDist().inv_cdf(1 - LEVEL / 2)
+    found = item.interval
+    low, high = (found.estimate + factor * (bound - found.estimate) for bound in (found.low, found.high))
+    return replace(item, interval=replace(found, low=low, high=high)).outcome == Outcome.FAILS
 
 
 def conclude(evidence: Sequence[Evidence]) -> Verdict:
@@ -158,5 +178,21 @@ def conclude(evidence: Sequence[Evidence]) -> Verdict:
         return Verdict.NOT_TESTABLE
     if clear_failures(evidence):
         return Verdict.CONTRADICTED
-    holds = all(item.outcome == Outcome.HOLDS for item in evidence)
-    return Verdict.REPRODUCED if holds else Verdict.UNDECIDED
+    outcomes = {item.outcome for item in evidence}
+    if Outcome.NO_EFFECT in outcomes:
+        return Verdict.NO_EFFECT
+    return Verdict.REPRODUCED if outcomes == {Outcome.HOLDS} else Verdict.UNDECIDED
+
+
+def p_value(evidence: Sequence[Evidence], verdict: Verdict) -> float:
+    """Returns the p value of a verdict, before any correction; NaN for one that rests on no p value.
+
+    For a claim whose estimates are all as claimed, the largest (all must hold: intersection-union). For any other, the
+    smallest of those on the other side, times the number of comparisons.
+    """
+    if verdict in (Verdict.NO_EFFECT, Verdict.NOT_TESTABLE):
+        return math.nan
+    wrong = [item.interval.p_value for item in evidence if not item.is_on_claimed_side]
+    if verdict == Verdict.CONTRADICTED or wrong:
+        return min(1.0, any_of(wrong) * len(evidence) / len(wrong)) if wrong else math.nan
+    return all_of([item.interval.p_value for item in evidence])

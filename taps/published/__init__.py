@@ -55,3 +55,14 @@ def _cells() -> dict[tuple[float, str, str, str], float]:
 def tau(temperature: float, method: str, variant: str, benchmark: str) -> float | None:
     """Returns a cell of the published main tables or None; benchmark `average` is the printed row mean."""
     return _cells().get((temperature, method, variant, benchmark))
+
+
+def balanced_tau(temperature: float, method: str, variant: str) -> float | None:
+    """Returns a row's mean with every domain (a matched specialist's) weighing the same; the printed one differs."""
+    domains: dict[str, list[float]] = {}
+    for name, item in paper()["benchmarks"].items():
+        cell = tau(temperature, method, variant, name)
+        if cell is None:
+            return None
+        domains.setdefault(item["matched"], []).append(cell)
+    return sum(sum(cells) / len(cells) for cells in domains.values()) / len(domains)

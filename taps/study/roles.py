@@ -60,11 +60,13 @@ class Benchmark:
         title: In print.
         matched: The specialist that was trained for such prompts; None if there is none, or if it is unknown.
         published: The published benchmark whose cell is shown beside ours: its own, or the one that it stands in for.
+        domain: Domains weigh the same in means over benchmarks, and the benchmarks of a domain the same within it.
     """
 
     title: str
     matched: str | None
     published: str
+    domain: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +187,7 @@ def _benchmarks(config: Config) -> dict[str, Benchmark]:
             title=settings["title"] or paper.get("title", name),
             matched=matched if matched in own else None,
             published=settings["stands_for"] or name,
+            domain=settings["domain"] or matched or name,
         )
     return found
 
@@ -212,6 +215,7 @@ def roles_of_names(*, methods: Iterable[str], benchmarks: Iterable[str], drafter
                 title=known["benchmarks"].get(name, {}).get("title", name),
                 matched=known["benchmarks"].get(name, {}).get("matched"),
                 published=name,
+                domain=known["benchmarks"].get(name, {}).get("matched", name),
             )
             for name in [*order, *(name for name in held if name not in order)]
         },

@@ -46,7 +46,6 @@ rule tabulate:
     params:
         code=reporting.code("taps.tables"),
         roles=reporting.roles(config),
-        seed=config["seed"],
         num_draft_tokens=DRAFTING["num_draft_tokens"],
         audits=each_named("audit", "audits", reporting.audited),
         drafters=each_named("drafter", "drafters", reporting.trained),
@@ -64,7 +63,6 @@ rule tabulate:
             --overlap {input.overlap:q} \
             --cost {input.cost:q} \
             {params.live:q} \
-            --seed {params.seed:q} \
             --output {output:q} \
             2>&1 | tee {log:q}
         """

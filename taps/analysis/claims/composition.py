@@ -18,7 +18,7 @@ from taps.analysis.claims.registry import (
 )
 from taps.analysis.findings import Findings, Where
 from taps.analysis.labels import ADAPTIVE, MATCHED, MEAN, MERGER, ROUTER, Labels, Row
-from taps.analysis.verdicts import SIMILAR_SHARE, Direction
+from taps.analysis.verdicts import Direction
 
 Steps = Callable[[Findings, Where], Iterator[Step]]
 
@@ -78,7 +78,7 @@ def _averaged_is_lowest(found: Findings, where: Where) -> Iterator[Step]:
 def _averaged_is_as_good(found: Findings, where: Where) -> Iterator[Step]:
     labels = found.labels
     for specialist in labels.specialists:
-        yield from compare(found, where, MEAN, labels.averaged, Direction.NOT_WORSE, specialist, share=SIMILAR_SHARE)
+        yield from compare(found, where, MEAN, labels.averaged, Direction.NOT_WORSE, specialist)
 
 
 def _sweep_dips_in_the_middle(found: Findings, where: Where) -> Iterator[Step]:
@@ -108,7 +108,7 @@ def _common_start(labels: Labels) -> Iterator[Claim]:
         for one in shared:
             for specialist in found.labels.specialists if one in found.conditions else ():
                 average = found.labels.averaged
-                yield from compare(found, one, MEAN, average, Direction.NOT_WORSE, specialist, share=SIMILAR_SHARE)
+                yield from compare(found, one, MEAN, average, Direction.NOT_WORSE, specialist)
 
     if started or labels.roles.plays_the_paper:
         words = "averaged weights are as good as the specialists when these continue from one common draft model"
@@ -147,7 +147,7 @@ def _routing_beats_each_specialist(found: Findings, where: Where) -> Iterator[St
 def _routing_equals_matched(found: Findings, where: Where) -> Iterator[Step]:
     routed = found.labels.combined(ROUTER)
     for benchmark, matched in matched_benchmarks(found, where):
-        yield from compare(found, where, benchmark, routed, Direction.SIMILAR, matched, share=SIMILAR_SHARE)
+        yield from compare(found, where, benchmark, routed, Direction.SIMILAR, matched)
 
 
 # --- merging ---------------------------------------------------------------------------------------------------------

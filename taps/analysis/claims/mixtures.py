@@ -19,7 +19,7 @@ from taps.analysis.claims.registry import (
 )
 from taps.analysis.findings import Findings, Where
 from taps.analysis.labels import MEAN, Labels, Row
-from taps.analysis.verdicts import SIMILAR_SHARE, Direction
+from taps.analysis.verdicts import Direction
 
 
 def _mixtures(labels: Labels, part: str) -> list[tuple[str, bool]]:
@@ -48,7 +48,7 @@ def mixtures_are_as_good_as_the_matched_specialist(labels: Labels) -> Iterator[C
 
 def _as_good_as_matched(found: Findings, where: Where, *, mixture: Row) -> Iterator[Step]:
     for benchmark, matched in matched_benchmarks(found, where):
-        yield from compare(found, where, benchmark, mixture, Direction.NOT_WORSE, matched, share=SIMILAR_SHARE)
+        yield from compare(found, where, benchmark, mixture, Direction.NOT_WORSE, matched)
 
 
 @asks

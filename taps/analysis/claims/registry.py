@@ -14,14 +14,26 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
 from taps import published
 from taps.analysis.findings import Findings, Where
 from taps.analysis.labels import MEAN, Labels, Row
-from taps.analysis.verdicts import Direction, Evidence, Outcome, Verdict, clear_failures, conclude
+from taps.analysis.multiplicity import holm
+from taps.analysis.verdicts import (
+    LEVEL,
+    SIMILAR_SHARE,
+    Direction,
+    Evidence,
+    Outcome,
+    Verdict,
+    clear_failures,
+    conclude,
+    gain_margin,
+    p_value,
+)
 from taps.plumbing.catalogue import modules_of
 
 Step = Evidence | str
@@ -48,6 +60,7 @@ class Claim:
         topic: Whose question it answers.
         steps: (tables, condition) -> the comparisons that it makes.
         is_key: Whether its verdict gives the topic's short answer.
+        is_primary: Whether it is one of the few that the study is made for; their verdicts are corrected together.
         published: The published numbers' own verdicts: {temperature, method, verdict, detail} each.
     """
 
@@ -57,6 +70,7 @@ class Claim:
     topic: Topic
     steps: Callable[[Findings, Where], Iterator[Step]]
     is_key: bool = False
+    is_primary: bool = False
     published: Sequence[dict[str, Any]] = field(default_factory=tuple)
 
 
@@ -70,6 +84,8 @@ class Judgement:
         verdict: What the evidence says.
         evidence: Every comparison made.
         gaps: What could not be compared, and why.
+        p_value: Of the verdict (`taps.analysis.verdicts`), NaN where it has none.
+        p_corrected: The same, corrected for the number of primary claims; NaN for an exploratory judgement.
     """
 
     claim: str
@@ -77,6 +93,13 @@ class Judgement:
     verdict: Verdict
     evidence: list[Evidence]
     gaps: list[str]
+    p_value: float = math.nan
+    p_corrected: float = math.nan
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether it was corrected together with the other primary ones."""
+        return math.isfinite(self.p_corrected)
 
     @property
     def decisive(self) -> Evidence | None:
@@ -105,7 +128,35 @@ def judge(claim: Claim, found: Findings, where: Where) -> Judgement:
     steps = list(claim.steps(found, where))
     evidence = [step for step in steps if isinstance(step, Evidence)]
     gaps = [step for step in steps if isinstance(step, str)]
-    return Judgement(claim=claim.id, where=where, verdict=conclude(evidence), evidence=evidence, gaps=gaps)
+    verdict = conclude(evidence)
+    return Judgement(
+        claim=claim.id,
+        where=where,
+        verdict=verdict,
+        evidence=evidence,
+        gaps=gaps,
+        p_value=p_value(evidence, verdict),
+    )
+
+
+def judge_all(claims: Sequence[Claim], found: Findings) -> list[Judgement]:
+    """Returns the judgements of all claims under all conditions that they speak about, primary ones corrected."""
+    judged = [judge(claim, found, where) for claim in claims for where in found.families]
+    judged = [item for item in judged if item.applies]
+    primary = {claim.id for claim in claims if claim.is_primary}
+    places = [at for at, item in enumerate(judged) if item.claim in primary and item.where == found.main_condition]
+    for at, corrected in zip(places, holm([judged[at].p_value for at in places]), strict=True):
+        judged[at] = _corrected(judged[at], float(corrected))
+    return judged
+
+
+def _corrected(item: Judgement, p_corrected: float) -> Judgement:
+    """Returns a primary judgement that stands only if its corrected p value is below the level."""
+    decided = item.verdict in (Verdict.REPRODUCED, Verdict.CONTRADICTED)
+    if decided and math.isfinite(p_corrected) and p_corrected >= LEVEL:
+        gap = "the interval decides alone, but not after the correction for the number of primary claims"
+        item = replace(item, verdict=Verdict.UNDECIDED, gaps=[*item.gaps, gap])
+    return replace(item, p_corrected=p_corrected if math.isfinite(p_corrected) else 1.0)
 
 
 # --- registration ----------------------------------------------------------------------------------------------------
@@ -157,13 +208,11 @@ def compare(
     direction: Direction,
     b: Row,
     *,
-    share: float = 0.0,
     stands_for: str = "",
 ) -> Iterator[Step]:
-    """Yields the comparison tau(a) - tau(b) on a benchmark.
+    """Yields the comparison tau(a) - tau(b) on a benchmark; its margin is a share of b's gain.
 
     Args:
-        share: Margin of "the same" as a share of tau(b).
         stands_for: The benchmark that the claim is about, if another one stands in for it.
     """
     labels = found.labels
@@ -174,8 +223,28 @@ def compare(
     if interval is None:
         yield f"{what}: not replayed"
     else:
-        margin = share * (found.tau(where, benchmark, b) or 0.0)
+        margin = gain_margin(found.tau(where, benchmark, b) or 1.0, SIMILAR_SHARE)
         yield Evidence(what=what, direction=direction, interval=interval, margin=margin)
+
+
+def contrast(
+    found: Findings,
+    where: Where,
+    name: str,
+    what: str,
+    direction: Direction,
+    *,
+    benchmark: str = MEAN,
+    against: str = "",
+) -> Iterator[Step]:
+    """Yields one number over many cells (`taps.analysis.pooled`), NaN-free, with no margin."""
+    for table in ("contrasts", "depth_contrasts"):
+        key = {"contrast": name, "benchmark": MEAN, **({"against": against} if against else {})}
+        interval = found.interval(table, where, "estimate", **key)
+        if interval is not None:
+            yield Evidence(what=what, direction=direction, interval=interval, margin=margin)
+            return
+    yield f"{what}: not computed"
 
 
 def above(
