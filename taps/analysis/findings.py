@@ -106,12 +106,14 @@ class Findings:
         found = self._one("acceptance_length", where, benchmark=benchmark, **row._asdict())
         return None if found is None else float(found["tau"])
 
-    def difference(self, where: Where, benchmark: str, a: Row, b: Row) -> Interval | None:
-        """Returns tau(a) - tau(b), paired over questions; None if the study holds no such pair."""
+    def difference(
+        self, where: Where, benchmark: str, a: Row, b: Row, *, table: str = "paired_differences"
+    ) -> Interval | None:
+        """Returns tau(a) - tau(b), paired over questions (or their speeds'); None if the study holds no such pair."""
         for one, two, sign in ((a, b, 1), (b, a, -1)):
             key = {f"a_{name}": value for name, value in one._asdict().items()}
             key |= {f"b_{name}": value for name, value in two._asdict().items()}
-            found = self.interval("paired_differences", where, "difference", benchmark=benchmark, **key)
+            found = self.interval(table, where, "difference", benchmark=benchmark, **key)
             if found is not None:
                 return found if sign == 1 else -found
         return None

@@ -27,6 +27,7 @@ ROUTER, PER_ANSWER, BY_ENTROPY, BY_HISTORY = (
     "routed_history",
 )
 MERGER, MATCHED, ADAPTIVE, DOUBLED = "merged_concat", "merged_matched", "merged_adaptive", "single_double"
+HINDSIGHT = "posthoc"
 AVERAGED = "averaged"
 AT_DEPTH = "_depth"  # in the name of a strategy over trees of another depth than the banks': merged_matched_depth2
 

@@ -14,6 +14,7 @@ import pandas as pd
 from taps.analysis.contrasts import Weights, difference, dip_below_chord, pooled, slope
 from taps.analysis.intervals import Quantities
 from taps.analysis.labels import MEAN, Labels, Row
+from taps.analysis.verdicts import FEWEST_QUESTIONS
 
 WORDS = (
     "`dip`: how far the sweep of the averaging weight lies below the chord between the two specialists. `temperature`: "
@@ -104,7 +105,10 @@ def of_depth(rates: Quantities, reached: pd.Series, labels: Labels) -> pd.DataFr
         labels: Who plays which part.
     """
     curves: dict[tuple[float, str, str], dict[str, dict[int, int]]] = {}
-    for row in cast(Any, rates.keys).itertuples():
+    enough = (
+        rates.num_questions.sum(axis=1) >= FEWEST_QUESTIONS
+    )  # a depth that few reach has an interval of its own kind
+    for row in cast(Any, rates.keys[enough]).itertuples():
         cell = curves.setdefault((float(row.temperature), str(row.method), str(row.benchmark)), {})
         cell.setdefault(str(row.drafters), {})[int(row.depth)] = int(row.Index)
     found = [*_falls(curves, reached), *_leads(curves, reached, labels)]

@@ -266,24 +266,40 @@ def _router_votes(cycles: pd.DataFrame, *, num_draft_tokens: int) -> pd.DataFram
     return shares.assign(picked=shares["share_of_cycles"] * shares["cycles"])
 
 
-def router_accuracy(cycles: pd.DataFrame, labels: Labels, *, num_draft_tokens: int) -> pd.DataFrame:
-    """Returns how well each router finds the matched drafter: the mean over domains of its share of questions, percent.
+def router_accuracy(
+    cycles: pd.DataFrame, labels: Labels, *, num_draft_tokens: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Returns how well each router finds the matched drafter (percent), and routing by confidence against the others.
 
-    A router that always picks the same drafter has 100 / number of domains. Benchmarks without a matched specialist
-    are left out, and routers whose drafters lack it.
+    The measure is the mean over domains of the share of questions whose cycles went mostly to the matched drafter. A
+    router that always picks the same one has 100 / number of domains. Benchmarks without a matched specialist are left
+    out, and routers whose drafters lack it.
     """
     shares = _router_votes(cycles, num_draft_tokens=num_draft_tokens)
     matched = {name: labels.matched(name) for name in map(str, shares["benchmark"].unique())}
     right = shares[shares["drafter"].eq(shares["benchmark"].astype(str).map(matched))]
     columns = [*_ROUTER[:2], *_ROUTER[3:], "drafters"]
     if right.empty:
-        return pd.DataFrame(columns=[*columns, "accuracy_percent", "low", "high", "num_questions"])
+        numbers = ["low", "high", "num_questions"]
+        keys = [*columns[:2], "drafters", "a_strategy", "b_strategy"]
+        return pd.DataFrame(columns=[*columns, "accuracy_percent", *numbers]), pd.DataFrame(
+            columns=[*keys, "difference", *numbers]
+        )
     right = right.assign(benchmark=right["benchmark"].astype(str), one=1)
     found = ratios(right, [*_ROUTER, "drafters"], "share_of_questions", "one", training_seed=SEED)
     weights = balanced_weights({name: str(matched[name]) for name in set(right["benchmark"])})
     means = with_means(found, weights=weights)
-    means = means.take(means.keys["benchmark"].eq("mean").to_numpy())
-    return _shares(means.scaled(100), "accuracy_percent").drop(columns="benchmark").sort_values(columns)
+    means = means.take(means.keys["benchmark"].eq("mean").to_numpy()).scaled(100)
+    pairs = []
+    for _, group in means.keys.groupby([*_ROUTER[:2], "drafters", "num_draft_tokens"], observed=True, sort=True):
+        rows = dict(zip(group["strategy"], group.index, strict=True))
+        pairs += [(rows[ROUTER], other) for name, other in rows.items() if ROUTER in rows and name != ROUTER]
+    a, b = _columns(pairs)
+    compared = means.keys.iloc[a].drop(columns=["benchmark", "strategy"]).assign(a_strategy=ROUTER)
+    compared = compared.assign(b_strategy=means.keys["strategy"].to_numpy()[b])
+    differences = means.minus(a, b, compared).frame("difference", p_value="p_value")
+    table = _shares(means, "accuracy_percent").drop(columns="benchmark").sort_values(columns, ignore_index=True)
+    return table, differences
 
 
 def node_budgets(cycles: pd.DataFrame) -> pd.DataFrame:

@@ -303,13 +303,20 @@ def detail_tables(sample: Sample) -> Iterator[Table]:
         f"to). {_PUBLISHED_SHARES if labels.roles.plays_the_paper else ''}{sample.words()}",
         frame=shares,
     )
+    accuracy, differences = summaries.router_accuracy(sample.cycles, labels, num_draft_tokens=sample.num_draft_tokens)
     yield Table(
         name="router_accuracy",
         title="How often each router finds the matched specialist",
         caption="Balanced accuracy: percent of a domain's questions whose cycles mostly went to its matched "
         "specialist, mean over domains. A router that always picks the same drafter has 100 / number of domains; "
         f"`posthoc` is the published offline router, which looks at finished runs. {INTERVAL} {sample.words()}",
-        frame=summaries.router_accuracy(sample.cycles, labels, num_draft_tokens=sample.num_draft_tokens),
+        frame=accuracy,
+    )
+    yield Table(
+        name="router_differences",
+        title="Routing by confidence against other routers",
+        caption=f"Balanced accuracy of router a minus that of router b, in points, paired. {INTERVAL} {sample.words()}",
+        frame=differences,
     )
     yield Table(
         name="node_budgets",

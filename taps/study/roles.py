@@ -78,12 +78,14 @@ class Roles:
         methods: By name.
         benchmarks: By name.
         combinations: Groups of drafters that strategies combine.
+        all_data: The mixture that was trained on all of the specialists' data; None if there is none.
     """
 
     drafters: dict[str, Drafter]
     methods: dict[str, Method]
     benchmarks: dict[str, Benchmark]
     combinations: list[list[str]]
+    all_data: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the roles as plain data."""
@@ -97,6 +99,7 @@ class Roles:
             methods={name: Method(**item) for name, item in content["methods"].items()},
             benchmarks={name: Benchmark(**item) for name, item in content["benchmarks"].items()},
             combinations=content["combinations"],
+            all_data=content.get("all_data"),
         )
 
     def of_role(self, role: str) -> list[str]:
@@ -132,12 +135,21 @@ def roles_of(config: Config) -> Roles:
         methods={name: _method(config, name) for name in config["methods"]},
         benchmarks=_benchmarks(config),
         combinations=[list(group) for group in config["strategies"]["combinations"]],
+        all_data=_all_data(config),
     )
 
 
 def family_of(config: Config, method: str) -> str:
     """Returns a method's draft family: the one that it names, else its own name."""
     return str(config["methods"][method]["family"] or method)
+
+
+def _all_data(config: Config) -> str | None:
+    """Returns the mixture that takes every specialist's corpora as a whole, and nothing else."""
+    own = [config["mixtures"][name] for name in specialists(config)]
+    wanted = {corpus: share for shares in own for corpus, share in shares.items()}
+    found = [name for name, shares in config["mixtures"].items() if len(own) > 1 and dict(shares) == wanted]
+    return next(iter(found), None)
 
 
 def _drafters(config: Config) -> dict[str, Drafter]:
@@ -220,6 +232,7 @@ def roles_of_names(*, methods: Iterable[str], benchmarks: Iterable[str], drafter
             for name in [*order, *(name for name in held if name not in order)]
         },
         combinations=[row.split("+") for row in rows if "+" in row],
+        all_data=known["mixtures"]["large"] if known["mixtures"]["large"] in singles else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Can specialists be combined: by averaging weights, by routing, by merging trees? C7 to C14, K1 to K3, K9."""
+"""Can specialists be combined: by averaging weights, by routing, by merging trees? C7 to C14, K1 to K3, K9, K11 on."""
 
 from __future__ import annotations
 
@@ -12,22 +12,31 @@ from taps.analysis.claims.registry import (
     above_on_average,
     asks,
     compare,
+    contrast,
     every,
     matched_benchmarks,
     numbered,
 )
 from taps.analysis.findings import Findings, Where
-from taps.analysis.labels import ADAPTIVE, MATCHED, MEAN, MERGER, ROUTER, Labels, Row
-from taps.analysis.verdicts import Direction
+from taps.analysis.labels import (
+    ADAPTIVE,
+    DOUBLED,
+    MATCHED,
+    MEAN,
+    MERGER,
+    ROUTER,
+    Labels,
+    Row,
+    strategy_and_depth,
+)
+from taps.analysis.verdicts import Direction, Evidence
 
 Steps = Callable[[Findings, Where], Iterator[Step]]
 
 
-def _ask(
-    labels: Labels, number: str, name: str, statement: str, finding: str, steps: Steps, *, key: bool = False
-) -> Claim:
+def _ask(labels: Labels, number: str, name: str, statement: str, finding: str, steps: Steps, **facts: bool) -> Claim:
     topic = Topic.COMPOSITION
-    return numbered(labels, number, name, statement=statement, finding=finding, topic=topic, steps=steps, is_key=key)
+    return numbered(labels, number, name, statement=statement, finding=finding, topic=topic, steps=steps, **facts)
 
 
 # --- averaging -------------------------------------------------------------------------------------------------------
@@ -44,6 +53,7 @@ def averaging(labels: Labels) -> Iterator[Claim]:
             "Averaging the specialists' weights has the lowest average of all variants",
             "averaging their weights is the worst of all variants",
             _averaged_is_lowest,
+            is_primary=True,
         )
     if "averaged" in labels.roles.drafters:
         yield _ask(
@@ -53,15 +63,14 @@ def averaging(labels: Labels) -> Iterator[Claim]:
             f"Averaged weights are as good as {every(labels)} on average",
             f"averaged weights are as good as {every(labels)} on average",
             _averaged_is_as_good,
-            key=not labels.roles.plays_the_paper,
         )
     if labels.swept_pair or labels.roles.plays_the_paper:
         yield _ask(
             labels,
             "C8",
             "sweep dips",
-            "The sweep of the averaging weight is unstable and dips near one half",
-            "the sweep of the averaging weight dips near one half",
+            "The sweep of the averaging weight dips below the line between the two specialists",
+            "the sweep of the averaging weight dips below the line between the two specialists",
             _sweep_dips_in_the_middle,
         )
     yield from _common_start(labels)
@@ -82,17 +91,8 @@ def _averaged_is_as_good(found: Findings, where: Where) -> Iterator[Step]:
 
 
 def _sweep_dips_in_the_middle(found: Findings, where: Where) -> Iterator[Step]:
-    """Yields, on every benchmark, both ends of the sweep (its extreme weights) - its middle."""
-    labels = found.labels
-    swept = {name: labels.weight(name) for name in set(found.at("acceptance_length", where)["drafters"])}
-    weights = {name: weight for name, weight in swept.items() if weight is not None}
-    low, high = (pick(weights, key=lambda name: weights[name], default="") for pick in (min, max))
-    if not weights or not weights[low] < 0.5 < weights[high]:
-        yield "no sweep of the averaging weight with points on both sides of 0.5"
-        return
-    for benchmark in found.benchmarks(where):
-        for end in (low, high):
-            yield from compare(found, where, benchmark, Row("single", end), Direction.GREATER, labels.averaged)
+    what = "how far the averages lie below the chord between the two specialists, mean over weights and benchmarks"
+    yield from contrast(found, where, "dip", what, Direction.GREATER)
 
 
 def _common_start(labels: Labels) -> Iterator[Claim]:
@@ -129,6 +129,8 @@ def routing(labels: Labels) -> Iterator[Claim]:
             f"Routing by confidence beats {every(labels)} on average",
             "routing by confidence beats each specialist on average",
             _routing_beats_each_specialist,
+            is_key=True,
+            is_primary=True,
         )
         yield _ask(
             labels,
@@ -193,8 +195,71 @@ def merging(labels: Labels) -> Iterator[Claim]:
         ),
     )
     for number, name, statement, steps in rows:
+        yield _ask(labels, number, name, statement, f"{statement[0].lower()}{statement[1:]}", steps)
+
+
+@asks
+def merging_against_all_data(labels: Labels) -> Iterator[Claim]:
+    """Yields whether merged specialists beat one drafter of the same data in total, at equal nodes, passes, time."""
+    if not (labels.main and labels.roles.all_data):
+        return
+    one = f"one drafter trained on the same data in total ({labels.drafters(labels.roles.all_data)})"
+    rows = (
+        (
+            "K11",
+            "merging beats all data",
+            f"At equal nodes, merged trees beat {one}, though they take a draft pass of every specialist",
+            _beats_all_data,
+        ),
+        (
+            "K12",
+            "doubled merging beats all data",
+            f"At twice the nodes, merged trees beat {one}",
+            _doubled_beats_all_data,
+        ),
+        ("K13", "passes", f"At equal nodes and equal draft passes, merged trees beat {one}", _beats_at_equal_passes),
+        ("K14", "speed", f"At equal nodes, merged trees decode faster than {one}, on this machine", _is_faster),
+    )
+    for number, name, statement, steps in rows:
         finding = f"{statement[0].lower()}{statement[1:]}"
-        yield _ask(labels, number, name, statement, finding, steps, key=number in ("C12", "K2"))
+        is_first = number == "K11"
+        yield _ask(labels, number, name, statement, finding, steps, is_key=is_first, is_primary=is_first)
+
+
+def _all_data(labels: Labels, strategy: str = "single") -> Row:
+    return Row(strategy, labels.roles.all_data or "")
+
+
+def _beats_all_data(found: Findings, where: Where) -> Iterator[Step]:
+    labels = found.labels
+    yield from above_on_average(found, where, labels.combined(MATCHED), [_all_data(labels)])
+
+
+def _doubled_beats_all_data(found: Findings, where: Where) -> Iterator[Step]:
+    labels = found.labels
+    yield from above_on_average(found, where, labels.combined(MERGER), [_all_data(labels, DOUBLED)])
+
+
+def _beats_at_equal_passes(found: Findings, where: Where) -> Iterator[Step]:
+    labels, held = found.labels, found.at("acceptance_length", where)
+    shallow = sorted(
+        name for name in set(held["strategy"]) if strategy_and_depth(name)[0] == MATCHED and name != MATCHED
+    )
+    if not shallow:
+        yield "merged trees so shallow that all drafters together take one drafter's passes: not replayed"
+    for strategy in shallow:
+        yield from above_on_average(found, where, labels.combined(strategy), [_all_data(labels)])
+
+
+def _is_faster(found: Findings, where: Where) -> Iterator[Step]:
+    labels = found.labels
+    a, b = labels.combined(MATCHED), _all_data(labels)
+    what = f"predicted tokens/s, {labels.row(*a)} − {labels.row(*b)}, mean over benchmarks"
+    interval = found.difference(where, MEAN, a, b, table="speed_differences")
+    if interval is None:
+        yield f"{what}: not measured"
+    else:
+        yield Evidence(what=what, direction=Direction.GREATER, interval=interval)
 
 
 def _merging_beats_routing(found: Findings, where: Where) -> Iterator[Step]:

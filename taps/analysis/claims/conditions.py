@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 
 from taps import published
-from taps.analysis.claims.registry import Claim, Step, Topic, asks, numbered
+from taps.analysis.claims.registry import Claim, Step, Topic, asks, contrast, numbered
 from taps.analysis.findings import Findings, Where
 from taps.analysis.labels import MEAN, Labels
-from taps.analysis.verdicts import LOSSLESS_PERCENT, SIMILAR_SHARE, Direction, Evidence
+from taps.analysis.verdicts import LOSSLESS_PERCENT, Direction, Evidence, gain_margin
 
 
 @asks
@@ -42,17 +42,11 @@ def one_family_is_at_least_as_good_as_another(labels: Labels) -> Iterator[Claim]
 def _at_least_as_good(found: Findings, where: Where, *, better: str, base: str) -> Iterator[Step]:
     if where.method != better:
         return  # judged once, under the better one
-    labels = found.labels
-    for benchmark in found.benchmarks(where):
-        for row in labels.variants:
-            what = f"{labels.method(better)} − {labels.method(base)}, {labels.row(*row)}, {labels.benchmark(benchmark)}"
-            key = {**row._asdict(), "benchmark": benchmark, "b_method": base}
-            interval = found.interval("method_differences", where, "difference", **key)
-            if interval is None:
-                yield f"{what}: not replayed with both"
-                continue
-            margin = SIMILAR_SHARE * (found.tau(Where(where.temperature, base), benchmark, row) or 0.0)
-            yield Evidence(what=what, direction=Direction.NOT_WORSE, interval=interval, margin=margin)
+    labels, other = found.labels, Where(where.temperature, base)
+    what = f"{labels.method(better)} − {labels.method(base)}, mean over rows and benchmarks"
+    taus = [tau for row in labels.variants if (tau := found.tau(other, MEAN, row)) is not None]
+    margin = gain_margin(sum(taus) / len(taus)) if taus else 0.0
+    yield from contrast(found, where, "family", what, Direction.NOT_WORSE, against=base, margin=margin)
 
 
 @asks
@@ -84,20 +78,14 @@ def _wins_at_equal_compute(found: Findings, where: Where, *, better: str, contro
     if not control:
         yield f"no method was trained to match the cost of {labels.method(better)}"
         return
-    for row in labels.specialists:
-        what = f"{labels.method(better)} − {labels.method(control)}, {labels.row(*row)}, {labels.benchmark(MEAN)}"
-        key = {**row._asdict(), "benchmark": MEAN, "b_method": control}
-        interval = found.interval("method_differences", where, "difference", **key)
-        if interval is None:
-            yield f"{what}: {labels.method(labels.roles.methods[control].family)} was not trained for that compute"
-        else:
-            yield Evidence(what=what, direction=Direction.GREATER, interval=interval)
+    what = f"{labels.method(better)} − {labels.method(control)}, mean over specialists and benchmarks"
+    yield from contrast(found, where, "specialists", what, Direction.GREATER, against=control)
 
 
 @asks
 def sampling_shortens_acceptance(labels: Labels) -> Iterator[Claim]:
-    """Yields whether acceptance at T = 1 is below that at T = 0, for every variant and benchmark."""
-    words = "acceptance is shorter at T > 0 than at T = 0, in every cell"
+    """Yields whether acceptance at T = 1 is below that at T = 0, as one number over rows and benchmarks."""
+    words = "acceptance is shorter at T > 0 than at T = 0"
     yield numbered(
         labels,
         "C23",
@@ -112,16 +100,8 @@ def sampling_shortens_acceptance(labels: Labels) -> Iterator[Claim]:
 def _shorter_when_sampling(found: Findings, where: Where) -> Iterator[Step]:
     if where.temperature == 0:
         return  # judged once, under the higher temperature
-    labels = found.labels
-    for benchmark in found.benchmarks(where):
-        for row in labels.variants:
-            what = f"T = {where.temperature:g} − T = 0, {labels.row(*row)}, {labels.benchmark(benchmark)}"
-            key = {**row._asdict(), "benchmark": benchmark}
-            interval = found.interval("temperature_differences", where, "difference", **key)
-            if interval is None:
-                yield f"{what}: not replayed at both temperatures"
-            else:
-                yield Evidence(what=what, direction=Direction.LESS, interval=interval)
+    what = f"T = {where.temperature:g} − T = 0, mean over rows and benchmarks"
+    yield from contrast(found, where, "temperature", what, Direction.LESS)
 
 
 @asks

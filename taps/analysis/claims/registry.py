@@ -234,10 +234,10 @@ def contrast(
     what: str,
     direction: Direction,
     *,
-    benchmark: str = MEAN,
     against: str = "",
+    margin: float = 0.0,
 ) -> Iterator[Step]:
-    """Yields one number over many cells (`taps.analysis.pooled`), NaN-free, with no margin."""
+    """Yields one number over many cells (`taps.analysis.pooled`), the mean over benchmarks."""
     for table in ("contrasts", "depth_contrasts"):
         key = {"contrast": name, "benchmark": MEAN, **({"against": against} if against else {})}
         interval = found.interval(table, where, "estimate", **key)

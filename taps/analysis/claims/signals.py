@@ -1,4 +1,4 @@
-"""Which signal should route, and how do acceptance and entropy behave? C15 to C20, K4, K5, K8."""
+"""Which signal should route, and how do acceptance and entropy behave? C15 to C20, K4, K5, K8, K10."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from taps.analysis.claims.registry import (
     Topic,
     above_on_average,
     asks,
+    contrast,
     matched_benchmarks,
     numbered,
 )
 from taps.analysis.findings import Findings, Where
-from taps.analysis.labels import BY_ENTROPY, BY_HISTORY, MEAN, PER_ANSWER, ROUTER, Labels, Row
+from taps.analysis.labels import BY_ENTROPY, BY_HISTORY, HINDSIGHT, ROUTER, Labels
 from taps.analysis.verdicts import CLEAR_SHARE, Direction, Evidence, Interval
 from taps.decoding.strategy import CALIBRATED
 
@@ -110,54 +111,68 @@ def _entropy_is_highest(found: Findings, where: Where) -> Iterator[Step]:
 
 @asks
 def routers_find_the_matched_drafter(labels: Labels) -> Iterator[Claim]:
-    """Yields whether confidence picks the matched drafter, clearly, and more clearly than entropy does."""
+    """Yields whether confidence finds the matched drafter: with hindsight, as deployed, and against entropy."""
     if not (labels.main and any(labels.matched(name) for name in labels.roles.benchmarks)):
         return
+    often = f"on more than {CLEAR_SHARE:g} % of the prompts"
     yield _ask(
         labels,
         "C18",
+        "hindsight picks matched",
+        f"The published offline router, which compares finished runs, picks the matched drafter {often}",
+        f"the offline router, with hindsight, picks the matched drafter {often} of each benchmark",
+        _hindsight_picks_the_matched,
+    )
+    yield _ask(
+        labels,
+        "K10",
         "confidence picks matched",
-        f"Routing by confidence picks the matched drafter on more than {CLEAR_SHARE:g} % of each benchmark's prompts",
-        f"confidence picks the matched drafter in more than {CLEAR_SHARE:g} % of the questions everywhere",
-        _confidence_picks_the_matched,
+        f"Routing by confidence, as deployed, picks the matched drafter {often} of each domain (balanced accuracy)",
+        f"the deployed router picks the matched drafter {often} of each domain",
+        _deployed_picks_the_matched,
     )
     yield _ask(
         labels,
         "C19",
         "entropy routes less clearly",
-        "Routing by entropy picks the matched drafter in fewer cycles than routing by confidence",
-        "confidence picks the matched drafter in more cycles than entropy does",
+        "Routing by entropy finds the matched drafter less often than routing by confidence (balanced accuracy)",
+        "confidence finds the matched drafter more often than entropy does",
         _entropy_routes_less_clearly,
     )
 
 
-def _matched_share(found: Findings, where: Where, row: Row, benchmark: str, matched: Row, unit: str) -> Interval | None:
-    """Returns how often (percent of `unit`) a router picks the matched drafter."""
-    key = {**row._asdict(), "benchmark": benchmark, "drafter": matched.drafters}
-    return found.interval("routing_shares", where, f"{unit}_percent", f"{unit}_low", f"{unit}_high", **key)
-
-
-def _confidence_picks_the_matched(found: Findings, where: Where) -> Iterator[Step]:
-    labels = found.labels
+def _hindsight_picks_the_matched(found: Findings, where: Where) -> Iterator[Step]:
+    labels, row = found.labels, found.labels.combined(HINDSIGHT)
     for benchmark, matched in matched_benchmarks(found, where):
-        what = f"questions routed to the matched drafter − {CLEAR_SHARE:g} %, {labels.benchmark(benchmark)}"
-        share = _matched_share(found, where, labels.combined(PER_ANSWER), benchmark, matched, "questions")
+        what = (
+            f"questions that hindsight gives to the matched drafter − {CLEAR_SHARE:g} %, {labels.benchmark(benchmark)}"
+        )
+        key = {**row._asdict(), "benchmark": benchmark, "drafter": matched.drafters}
+        bounds = ("questions_percent", "questions_low", "questions_high")
+        share = found.interval("routing_shares", where, *bounds, **key)
         if share is None:
             yield f"{what}: not replayed"
         else:
             yield Evidence(what=what, direction=Direction.GREATER, interval=share.minus(CLEAR_SHARE))
 
 
+def _deployed_picks_the_matched(found: Findings, where: Where) -> Iterator[Step]:
+    what = f"balanced accuracy of routing by confidence − {CLEAR_SHARE:g} %"
+    accuracy = found.interval("router_accuracy", where, "accuracy_percent", **found.labels.combined(ROUTER)._asdict())
+    if accuracy is None:
+        yield f"{what}: not replayed"
+    else:
+        yield Evidence(what=what, direction=Direction.GREATER, interval=accuracy.minus(CLEAR_SHARE))
+
+
 def _entropy_routes_less_clearly(found: Findings, where: Where) -> Iterator[Step]:
-    labels = found.labels
-    for benchmark, matched in matched_benchmarks(found, where):
-        what = f"cycles routed to the matched drafter, confidence − entropy, {labels.benchmark(benchmark)}"
-        one = _matched_share(found, where, labels.combined(ROUTER), benchmark, matched, "cycles")
-        two = _matched_share(found, where, labels.combined(BY_ENTROPY), benchmark, matched, "cycles")
-        if one is None or two is None:
-            yield f"{what}: not replayed"
-        else:
-            yield Evidence(what=what, direction=Direction.GREATER, interval=one.minus_independent(two))
+    what = "balanced accuracy, confidence − entropy, points"
+    key = {"a_strategy": ROUTER, "b_strategy": BY_ENTROPY, "drafters": found.labels.main}
+    interval = found.interval("router_differences", where, "difference", **key)
+    if interval is None:
+        yield f"{what}: not replayed"
+    else:
+        yield Evidence(what=what, direction=Direction.GREATER, interval=interval)
 
 
 @asks
@@ -191,27 +206,17 @@ def _router_beats(found: Findings, where: Where, *, better: str, worse: str) -> 
 
 @asks
 def acceptance_falls_with_depth(labels: Labels) -> Iterator[Claim]:
-    """Yields whether each depth's conditional acceptance is below the one before, for every drafter and benchmark."""
+    """Yields whether conditional acceptance falls with depth, as one slope over drafters and benchmarks."""
     yield _ask(
         labels,
         "C20",
         "falls with depth",
-        "Acceptance falls with every step of depth",
-        "acceptance falls with every step of depth",
+        "Acceptance falls with depth",
+        "acceptance falls with depth",
         _falls_with_depth,
     )
 
 
 def _falls_with_depth(found: Findings, where: Where) -> Iterator[Step]:
-    labels, frame = found.labels, found.at("acceptance_by_depth", where)
-    frame = frame[frame["benchmark"].ne(MEAN) & frame["depth"].gt(1)] if not frame.empty else frame
-    if frame.empty:
-        yield "acceptance by depth was not computed"
-    for drafters, benchmark, depth in frame[["drafters", "benchmark", "depth"]].itertuples(index=False, name=None):
-        what = f"depth {depth} − depth {depth - 1}, {labels.drafters(drafters)}, {labels.benchmark(benchmark)}"
-        key = {"drafters": drafters, "benchmark": benchmark, "depth": depth}
-        interval = found.interval("acceptance_by_depth", where, "step", "step_low", "step_high", **key)
-        if interval is None:
-            yield f"{what}: no draft reached it"
-        else:
-            yield Evidence(what=what, direction=Direction.LESS, interval=interval)
+    what = "change of conditional acceptance per step of depth, points, mean over drafters and benchmarks"
+    yield from contrast(found, where, "depth slope", what, Direction.LESS)

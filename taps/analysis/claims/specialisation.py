@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 
 from taps import published
-from taps.analysis.claims.registry import Claim, Step, Topic, asks, compare, numbered
+from taps.analysis.claims.registry import Claim, Step, Topic, asks, compare, contrast, numbered
 from taps.analysis.findings import Findings, Where
 from taps.analysis.labels import Labels, Row
-from taps.analysis.verdicts import Direction, Evidence
+from taps.analysis.verdicts import Direction
 
 
 @asks
@@ -33,10 +33,11 @@ def _wins(labels: Labels, benchmark: str, matched: str, number: str) -> Claim:
         number,
         f"{matched} wins on {benchmark}",
         statement=f"The {matched} drafter beats every other specialist on {title}",
-        finding=f"the {matched} drafter wins on {title}" + (" or its stand-in" if number in ("C3", "C4") else ""),
+        finding=f"the {matched} drafter wins on {title}",
         topic=Topic.SPECIALISATION,
         steps=partial(_specialist_wins, benchmark=benchmark, matched=matched),
         is_key=True,
+        is_primary=True,
     )
 
 
@@ -56,14 +57,14 @@ def _specialist_wins(found: Findings, where: Where, *, benchmark: str, matched: 
 
 @asks
 def matched_specialist_leads_at_every_depth(labels: Labels) -> Iterator[Claim]:
-    """Yields whether the matched specialist's conditional acceptance leads at every depth of the tree."""
+    """Yields whether the matched specialist's conditional acceptance leads, as one number over depths."""
     if labels.pairs and any(labels.matched(name) for name in labels.roles.benchmarks):
         yield numbered(
             labels,
             "C21",
             "leads at every depth",
-            statement="The matched specialist leads at every depth of the draft tree",
-            finding="the matched specialist leads at every depth"
+            statement="The matched specialist's acceptance leads over the depths of the draft tree",
+            finding="the matched specialist leads over the depths"
             + (", on math by a growing margin" if labels.roles.plays_the_paper else ""),
             topic=Topic.SPECIALISATION,
             steps=_leads_at_every_depth,
@@ -72,32 +73,9 @@ def matched_specialist_leads_at_every_depth(labels: Labels) -> Iterator[Claim]:
 
 def _leads_at_every_depth(found: Findings, where: Where) -> Iterator[Step]:
     labels = found.labels
-    grows_for = published.paper()["lead_grows_for"] if labels.roles.plays_the_paper else None
-    tables = {pair: found.at(labels.depth_gap(pair), where) for pair in labels.pairs}
-    if all(frame.empty for frame in tables.values()):
-        yield "both specialists are needed" if len(labels.pairs) == 1 else "two specialists are needed"
-        return
-    for pair, frame in tables.items():
-        for benchmark, depth in frame[["benchmark", "depth"]].itertuples(index=False, name=None) if len(frame) else ():
-            matched = labels.matched(benchmark)
-            if matched in pair:
-                grows = matched == grows_for and depth == 3
-                for value in ("gap", "growth") if grows else ("gap",):
-                    yield _lead(found, where, pair, benchmark, int(depth), value)
-
-
-def _lead(found: Findings, where: Where, pair: tuple[str, str], benchmark: str, depth: int, value: str) -> Step:
-    labels, matched = found.labels, found.labels.matched(benchmark)
-    name = (
-        "matched − other specialist"
-        if len(labels.pairs) == 1
-        else " − ".join(labels.drafters(one) for one in sorted(pair, key=lambda one: one != matched))
-    )
-    what = f"{name} at depth {depth}, {labels.benchmark(benchmark)}" + (", minus depth 1" if value == "growth" else "")
-    interval = found.interval(
-        labels.depth_gap(pair), where, value, f"{value}_low", f"{value}_high", benchmark=benchmark, depth=depth
-    )
-    if interval is None:
-        return f"{what}: no draft reached it"
-    signed = interval if matched == pair[0] else -interval
-    return Evidence(what=what, direction=Direction.GREATER, interval=signed)
+    what = "matched − other specialist, points of acceptance, mean over depths and benchmarks"
+    yield from contrast(found, where, "lead", what, Direction.GREATER)
+    if labels.roles.plays_the_paper:
+        grows_for = published.paper()["lead_grows_for"]
+        what = f"change of that lead per step of depth, benchmarks of the {grows_for} specialist"
+        yield from contrast(found, where, f"lead slope, {grows_for}", what, Direction.GREATER)
