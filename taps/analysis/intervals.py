@@ -173,21 +173,23 @@ class Quantities:
             weights: For each result, row -> weight; a weight of 0 leaves the row out.
             keys: What each result is.
         """
-        shape = (len(weights), *self.residuals.shape[1:])
-        values, residuals = np.empty(shape[:2]), np.empty(shape, dtype=np.float32)
-        num_questions = np.zeros((len(weights), self.num_questions.shape[1]), dtype=int)
-        num_effective = np.zeros(num_questions.shape)
-        scale, is_difference = np.zeros(len(weights)), np.zeros(len(weights), dtype=bool)
-        for place, row_weights in enumerate(weights):
-            rows = np.array([row for row, weight in row_weights.items() if weight], dtype=int)
-            factors = np.array([weight for weight in row_weights.values() if weight], dtype=np.float64)
-            values[place] = factors @ self.values[rows]
-            residuals[place] = np.tensordot(factors.astype(np.float32), self.residuals[rows], axes=1)
-            num_questions[place] = fewest(*self.num_questions[rows])
-            num_effective[place] = fewest(*self.num_effective[rows])
-            scale[place] = np.abs(factors) @ self.scale[rows]
-            sums_to_zero = abs(factors.sum()) <= _ROUNDING * np.abs(factors).sum()
-            is_difference[place] = sums_to_zero or self.is_difference[rows].all()
+        parts = [[(row, weight) for row, weight in each.items() if weight] for each in weights]
+        values, scale, total, size = (np.zeros((len(parts), *rest)) for rest in (self.values.shape[1:], (), (), ()))
+        residuals = np.zeros((len(parts), *self.residuals.shape[1:]), dtype=np.float32)
+        num_questions = np.zeros((len(parts), self.num_questions.shape[1]), dtype=int)
+        num_effective, of_differences = np.zeros(num_questions.shape), np.ones(len(parts), dtype=bool)
+        for term in range(max(map(len, parts), default=0)):  # all results' first rows, then all second ones, ...
+            at = np.array([place for place, part in enumerate(parts) if len(part) > term])
+            rows = np.array([parts[place][term][0] for place in at])
+            factors = np.array([parts[place][term][1] for place in at], dtype=np.float64)
+            values[at] += factors[:, None] * self.values[rows]
+            residuals[at] += factors[:, None, None].astype(np.float32) * self.residuals[rows]
+            num_questions[at] = fewest(num_questions[at], self.num_questions[rows])
+            num_effective[at] = fewest(num_effective[at], self.num_effective[rows])
+            scale[at] += np.abs(factors) * self.scale[rows]
+            of_differences[at] &= self.is_difference[rows]
+            total[at], size[at] = total[at] + factors, size[at] + np.abs(factors)
+        is_difference = of_differences | (np.abs(total) <= _ROUNDING * size)
         return replace(
             self,
             keys=keys.reset_index(drop=True),

@@ -25,8 +25,8 @@ with 3, least 0.92; 0.975 with 2, least 0.92. These last are wide, t_s being 12.
 the fewest that pay.
 
 How large the parts are, in tau, three seeds of the laptop study's draft models on 24 GSM8K and 12 MT-Bench questions:
-differences of two rows vary by 0.00 to 0.055 between seeds and 0.03 to 0.23 between questions; of the latter's variance
-0.2 (math - chat) to 1.0 (two kinds of merged trees) is new under every seed.
+differences of two rows vary by 0.00 to 0.055 between seeds and 0.01 to 0.23 between questions; of the latter's variance
+0.1 to 1.0 (math - chat 0.2, two kinds of merged trees 1.0) is new under every seed.
 
 Source: crossed random effects, A. Owen, "The pigeonhole bootstrap" (2007), and C. Cameron, J. Gelbach, D. Miller,
 "Robust inference with multiway clustering" (2011); weighted quantiles: W. Cochran, G. Cox, "Experimental designs"
