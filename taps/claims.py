@@ -18,10 +18,10 @@ from typing import Any
 import pandas as pd
 
 from taps.analysis.answers import answers
-from taps.analysis.claims import Claim, Judgement, claims_of, judge
+from taps.analysis.claims import Claim, Judgement, claims_of, judge_all
 from taps.analysis.findings import Findings
 from taps.analysis.labels import Labels
-from taps.analysis.rendering import NOTHING, Table, format_interval, in_print, write_table
+from taps.analysis.rendering import NOTHING, Table, format_interval, format_number, in_print, write_table
 from taps.analysis.verdicts import Outcome
 from taps.plumbing.artefacts import write_json
 from taps.plumbing.cli import run, stage_parser
@@ -39,13 +39,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
     found = Findings(args.tables)
     asked = claims_of(found.labels)
-    judgements = [judge(claim, found, where) for claim in asked for where in found.families]
-    judgements = [judgement for judgement in judgements if judgement.applies]
+    judgements = judge_all(asked, found)
     by_id = {claim.id: claim for claim in asked}
     write_table(verdict_table(judgements, by_id, found.labels), args.output)
     write_table(evidence_table(judgements), args.output)
     content = {
-        "answers": [asdict(answer) for answer in answers(asked, judgements, found.labels)],
+        "answers": [asdict(answer) for answer in answers(asked, judgements, found.labels, found.main_condition)],
         "claims": [
             {
                 "id": claim.id,
@@ -83,7 +82,10 @@ def verdict_table(judgements: Sequence[Judgement], claims: dict[str, Claim], lab
             "statement": claims[item.claim].statement,
             "temperature": item.where.temperature,
             "method": item.where.method,
+            "role": "primary" if item.is_primary else "exploratory",
             "verdict": str(item.verdict),
+            "p_value": item.p_value,
+            "p_corrected": item.p_corrected,
             "published": printed["verdict"],
             "published_detail": printed["detail"],
             "decisive": decisive.what if decisive else "; ".join(item.gaps),
@@ -92,6 +94,7 @@ def verdict_table(judgements: Sequence[Judgement], claims: dict[str, Claim], lab
             "high": decisive.interval.high if decisive else float("nan"),
             "num_holds": outcomes.count(Outcome.HOLDS),
             "num_fails": outcomes.count(Outcome.FAILS),
+            "num_no_effect": outcomes.count(Outcome.NO_EFFECT),
             "num_open": outcomes.count(Outcome.OPEN),
             "num_missing": len(item.gaps),
         }
@@ -102,11 +105,15 @@ def verdict_table(judgements: Sequence[Judgement], claims: dict[str, Claim], lab
                 "statement": row["statement"],
                 "temperature": f"{item.where.temperature:g}",
                 "family": labels.method(item.where.method),
+                "role": row["role"],
                 "verdict": row["verdict"],
+                "p, corrected": format_number(item.p_corrected, 4),
                 "published": " ".join(filter(None, [printed["verdict"], printed["detail"]])) or NOTHING,
                 "decided by": row["decisive"],
                 "estimate": format_interval(row["estimate"], row["low"], row["high"]),
-                "holds / fails / open": f"{row['num_holds']} / {row['num_fails']} / {row['num_open']}",
+                "holds / fails / no effect / open": " / ".join(
+                    str(row[f"num_{name}"]) for name in ("holds", "fails", "no_effect", "open")
+                ),
             }
         )
     return Table(
@@ -115,9 +122,10 @@ def verdict_table(judgements: Sequence[Judgement], claims: dict[str, Claim], lab
         if labels.roles.plays_the_paper
         else "What this study was asked, judged",
         caption="A claim is a conjunction of comparisons, each decided by its 95 % interval: reproduced if all hold, "
-        "contradicted if one fails clearly (allowing for their number), undecided otherwise. `decided by` names the "
-        "clearest failure, else the comparison closest to undecided. `published` is what the published numbers "
-        "themselves say.",
+        "contradicted if one fails clearly (allowing for their number), no effect if one is shown to be smaller than "
+        "what matters, undecided otherwise. The primary claims are corrected together (Holm, 5 %); all else is "
+        "exploratory. `decided by` names the clearest failure, else the comparison closest to undecided. `published` "
+        "is what the published numbers themselves say.",
         frame=pd.DataFrame(rows),
         shown=pd.DataFrame(shown),
     )
@@ -161,6 +169,7 @@ def judgement_entry(item: Judgement) -> dict[str, Any]:
         "temperature": item.where.temperature,
         "method": item.where.method,
         "verdict": str(item.verdict),
+        "role": "primary" if item.is_primary else "exploratory",
         "gaps": item.gaps,
         "evidence": [
             {

@@ -60,9 +60,9 @@ def test_sums_by_hand(tmp_path: Path) -> None:
     assert result["tau_macro"] == (14 / 6 + 6 / 2) / 2
     assert result["tau_published_eagle"] == 20 / 5
     assert result["tokens_per_s"] == 10.0
-    # resamples of two questions: a a, a b, b b; the ends have probability 1/4 each
-    assert result["tau_low"] == pytest.approx(14 / 6)
-    assert result["tau_high"] == pytest.approx(6 / 2)
+    # leaving a question out moves tau by (14 - 2.5 * 6) / 2 and (6 - 2.5 * 2) / 6: a standard error of 1/3, one degree
+    assert result["tau_low"] == pytest.approx(2.5 - 12.7062 / 3, abs=1e-4)
+    assert result["tau_high"] == pytest.approx(2.5 + 12.7062 / 3, abs=1e-4)
 
 
 def test_one_cycle_answers_divide_by_nothing(tmp_path: Path) -> None:

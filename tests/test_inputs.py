@@ -54,7 +54,7 @@ def test_page_is_told_what_was_trained_and_where(folder: Path) -> None:
     facts = dict(read_json(folder / "tables/tables.json", kind="tables")["facts"])
     assert facts["Training"] == "2 draft models, 80 000 tokens read in 0.7 minutes"
     assert facts["Machine"] == "cpu, 2 threads, float32"
-    assert facts["Temperatures"] == "T = 0 (seeds: 1), T = 1 (seeds: 2)"
+    assert facts["Temperatures"] == "T = 0 (sampling seeds: 1), T = 1 (sampling seeds: 2)"
 
 
 def test_calibration(folder: Path) -> None:

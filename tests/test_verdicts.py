@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taps.analysis.verdicts import Direction, Evidence, Interval, Outcome, Verdict, conclude
+from taps.analysis.verdicts import Direction, Evidence, Interval, Outcome, Verdict, conclude, p_value
 
 NUMBER = st.floats(-3, 3, allow_nan=False)
 
@@ -32,7 +32,10 @@ def _evidence(low: float, high: float, direction: Direction = Direction.GREATER,
         (Direction.SIMILAR, 0.06, 0.2, Outcome.FAILS),
         (Direction.SIMILAR, 0.01, 0.2, Outcome.OPEN),
         (Direction.NOT_WORSE, -0.04, 0.3, Outcome.HOLDS),
-        (Direction.NOT_WORSE, -0.04, -0.01, Outcome.FAILS),
+        (Direction.NOT_WORSE, -0.04, -0.01, Outcome.HOLDS),
+        (Direction.NOT_WORSE, -0.06, -0.01, Outcome.FAILS),
+        (Direction.GREATER, -0.04, 0.03, Outcome.NO_EFFECT),
+        (Direction.LESS, -0.04, -0.01, Outcome.NO_EFFECT),
         (Direction.NOT_WORSE, -0.2, 0.3, Outcome.OPEN),
         (Direction.GREATER, math.nan, math.nan, Outcome.OPEN),
     ],
@@ -54,6 +57,24 @@ def test_conjunction() -> None:
     assert conclude([holds, holds]) == Verdict.REPRODUCED
     assert conclude([holds, is_open]) == Verdict.UNDECIDED
     assert conclude([holds, is_open, fails]) == Verdict.CONTRADICTED
+    nothing = _evidence(-0.01, 0.01, margin=0.05)
+    assert conclude([holds, nothing, is_open]) == Verdict.NO_EFFECT
+    assert conclude([nothing, fails]) == Verdict.CONTRADICTED
+
+
+def test_p_values_of_a_claim_come_from_the_side_that_decides() -> None:
+    def evidence(estimate: float, p: float) -> Evidence:
+        interval = Interval(estimate=estimate, low=estimate - 0.1, high=estimate + 0.1, rows="", p_value=p)
+        return Evidence(what="x", direction=Direction.GREATER, interval=interval)
+
+    holds = [evidence(0.2, 0.001), evidence(0.3, 0.03)]
+    assert conclude(holds) == Verdict.REPRODUCED
+    assert p_value(holds, Verdict.REPRODUCED) == 0.03
+    mixed = [*holds, evidence(-0.4, 0.004)]
+    assert conclude(mixed) == Verdict.CONTRADICTED
+    assert p_value(mixed, Verdict.CONTRADICTED) == pytest.approx(0.012)
+    assert conclude([*holds, evidence(-0.4, 0.02)]) == Verdict.UNDECIDED  # 3 x 0.02 is above 5 %
+    assert math.isnan(p_value(holds, Verdict.NO_EFFECT))
 
 
 def test_one_failure_among_many_must_be_clear() -> None:

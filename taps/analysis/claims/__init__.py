@@ -6,6 +6,6 @@ say which comparisons a statement makes, in functions under `@asks`. `registry` 
 
 from __future__ import annotations
 
-from taps.analysis.claims.registry import Claim, Judgement, Topic, claims_of, judge
+from taps.analysis.claims.registry import Claim, Judgement, Topic, claims_of, judge, judge_all
 
-__all__ = ["Claim", "Judgement", "Topic", "claims_of", "judge"]
+__all__ = ["Claim", "Judgement", "Topic", "claims_of", "judge", "judge_all"]
