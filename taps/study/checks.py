@@ -200,6 +200,10 @@ def check_strategies(config: Mapping[str, Any]) -> Faults:
         if len(set(group)) < 2:
             facts = {"expected": "two or more different mixtures", "found": ", ".join(group)}
             yield "strategies.combinations", "nothing to combine", facts
+    for name in strategies["equal_passes"]:
+        yield from _unknown("strategies.equal_passes", "one of strategies.names", name, strategies["names"])
+        if STRATEGIES[name].one_drafter:
+            yield "strategies.equal_passes", "nothing to share", {"expected": "several drafters", "found": name}
     needs = [name for name in strategies["names"] if not STRATEGIES[name].one_drafter]
     if needs and not strategies["combinations"]:
         yield "strategies.combinations", "missing", {"expected": f"the drafters that {needs[0]} combines"}

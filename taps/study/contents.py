@@ -138,12 +138,12 @@ def first_combination(config: Config, drafters: list[str]) -> list[str]:
 
 
 def variants(config: Config, names: list[str], drafters: list[str], *, sweep: bool = True) -> list[dict[str, Any]]:
-    """Returns what to replay as a list of {strategy, drafters, num_draft_tokens: [budgets]}.
+    """Returns what to replay as a list of {strategy, drafters, num_draft_tokens: [budgets]}, some with a depth.
 
     Args:
         names: Strategies.
         drafters: At hand.
-        sweep: Whether the study's further node budgets are replayed with the strategies that say so.
+        sweep: Whether the study's further node budgets and depths are replayed with the strategies that say so.
     """
     rows = []
     for name in names:
@@ -152,4 +152,10 @@ def variants(config: Config, names: list[str], drafters: list[str], *, sweep: bo
         further = config["drafting"]["budgets"] if strategy.swept and sweep else []
         budgets = sorted({config["drafting"]["num_draft_tokens"], *further})
         rows += [{"strategy": name, "drafters": group, "num_draft_tokens": budgets} for group in groups]
+        if sweep and name in config["strategies"]["equal_passes"]:
+            rows += [
+                {"strategy": name, "drafters": group, "depth": depth}
+                for group in groups
+                if (depth := (config["drafting"]["depth"] + 1) // len(group) - 1) >= 0
+            ]
     return rows
