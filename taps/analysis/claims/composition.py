@@ -242,9 +242,8 @@ def _doubled_beats_all_data(found: Findings, where: Where) -> Iterator[Step]:
 
 def _beats_at_equal_passes(found: Findings, where: Where) -> Iterator[Step]:
     labels, held = found.labels, found.at("acceptance_length", where)
-    shallow = sorted(
-        name for name in set(held["strategy"]) if strategy_and_depth(name)[0] == MATCHED and name != MATCHED
-    )
+    names = sorted(set(held.loc[held["drafters"].eq(labels.main), "strategy"]) - {MATCHED})
+    shallow = [name for name in names if strategy_and_depth(name)[0] == MATCHED]
     if not shallow:
         yield "merged trees so shallow that all drafters together take one drafter's passes: not replayed"
     for strategy in shallow:
