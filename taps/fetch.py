@@ -20,7 +20,7 @@ import os
 import shutil
 import sys
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from taps.data.downloads import HubSource, check_pinned, download_hub, download_
 from taps.plumbing.atomic import atomic_path, write_text
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
-from taps.plumbing.folders import atomic_folder, link
+from taps.plumbing.folders import atomic_folder, link, visible_files
 from taps.plumbing.provenance import provenance, sha256_of
 
 
@@ -109,15 +109,6 @@ def digest(path: Path) -> str:
     names = sorted(file.relative_to(path).as_posix() for file in visible_files(path))
     listing = "".join(f"{sha256_of(path / name)}  {name}\n" for name in names)
     return hashlib.sha256(listing.encode()).hexdigest()
-
-
-def visible_files(folder: Path) -> Iterable[Path]:
-    """Returns the files of a folder, subfolders included, leaving out hidden files and folders."""
-    return (
-        file
-        for file in folder.rglob("*")
-        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
-    )
 
 
 def check_sha256(path: Path, expected: str | None, *, what: object) -> None:

@@ -18,6 +18,7 @@ import pytest
 from taps import fetch
 from taps.data.downloads import download_wheel, wanted_files, with_retries
 from taps.plumbing.errors import TapsError
+from taps.plumbing.folders import visible_files
 from taps.plumbing.provenance import digest_of
 
 CONTENT = b"forty-two questions\n"
@@ -217,7 +218,7 @@ def test_repository_arrives_whole_after_a_failure_and_the_token_stays_secret(hub
     output = tmp_path / "toy"
     result = run_fetch(*hub_flags(output), **hub_environment(hub, tmp_path))
     assert result.returncode == 0, result.stderr
-    files = {path.relative_to(output).as_posix(): path.read_bytes() for path in fetch.visible_files(output)}
+    files = {path.relative_to(output).as_posix(): path.read_bytes() for path in visible_files(output)}
     assert files == {name: content for name, content in FILES.items() if name != "weights.pth"}
     assert FakeHub.tokens == {"Bearer hf_secret"}
     sidecar = (tmp_path / "toy.provenance.json").read_text()

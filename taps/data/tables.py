@@ -1,0 +1,154 @@
+"""Rows of tables and of data sets, through the `datasets` library: streamed, with no copy in its cache.
+
+- A file of parquet, arrow or CSV: `stream_table`.
+- One split of a Hub data set at a commit, or of a local folder: `stream_split`; whatever the library's builders read.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from taps.data.text_files import compression_of, open_bytes, read_text
+from taps.plumbing.errors import TapsError
+from taps.plumbing.folders import visible_files
+
+PARQUET, ARROW, CSV = "parquet", "arrow", "csv"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """One split of a data set.
+
+    Attributes:
+        source: A Hub repository, owner/name, or a local folder.
+        split: Its name, e.g. `test`.
+        config: Which of the data set's configurations; None where it has one only.
+        revision: Commit of the Hub repository; None for a local folder.
+    """
+
+    source: str | Path
+    split: str
+    config: str | None = None
+    revision: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.source}, {f'{self.config}, ' if self.config else ''}split {self.split}"
+
+
+def stream_table(path: Path, form: str) -> Iterator[dict[str, Any] | None]:
+    """Yields the rows of a file as column -> value; every value of a CSV file is text, an empty cell None.
+
+    Args:
+        form: PARQUET, ARROW or CSV (.tsv: parted by tabs). A CSV line of too many cells gives None, behind the others.
+
+    Raises:
+        TapsError: not a whole file of that form.
+    """
+    import datasets
+
+    bad_lines: list[None] = []
+    options = _csv_options(path, bad_lines) if form == CSV else {}
+    with _library(path, form) as folder:
+        link = folder / f"data.{form}{compression_of(path)}"  # its own name may look like a pattern to the library
+        link.symlink_to(path.resolve())
+        rows = datasets.load_dataset(
+            form, data_files=str(link), split="train", streaming=True, cache_dir=str(folder / "cache"), **options
+        )
+        yield from rows.decode(False)
+    yield from bad_lines
+
+
+def stream_split(source: Split) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a split as column -> value, in their order.
+
+    Raises:
+        TapsError: no such data set, configuration or split, no access, or files that its builder cannot read.
+        OSError: the network failed; another attempt may mend it.
+    """
+    import datasets
+    from huggingface_hub.errors import HTTPError
+
+    options: dict[str, Any] = {"name": source.config, "split": source.split, "streaming": True}
+    with _library(source, "a data set") as folder:
+        where = str(source.source)
+        if isinstance(source.source, Path):
+            where = str(_mirror(source.source, folder / "data"))
+        else:
+            options |= {"revision": source.revision, "token": os.environ.get("HF_TOKEN") or False}
+        try:
+            rows = datasets.load_dataset(where, cache_dir=str(folder / "cache"), **options)
+            yield from rows.decode(False)
+        except datasets.exceptions.DatasetNotFoundError as error:
+            remedy = "check name and commit; if it is gated, accept its licence and set HF_TOKEN in the environment"
+            raise TapsError(source, "no such data set, or no access", found=_line(error), remedy=remedy) from None
+        except HTTPError as error:
+            raise OSError(str(error)) from None
+
+
+@contextmanager
+def _library(source: object, form: str) -> Iterator[Path]:
+    """Yields a folder for the library's traces, which goes afterwards; its complaints become one line of ours."""
+    import datasets
+
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # it logs what it raises, too
+    datasets.disable_progress_bars()
+    with tempfile.TemporaryDirectory(prefix="taps-datasets-", ignore_cleanup_errors=True) as folder:
+        try:
+            yield Path(folder)
+        except (ValueError, TypeError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+            if isinstance(error, datasets.exceptions.DatasetNotFoundError):
+                raise
+            remedy = "check what it is; a damaged file is mended by fetching it again"
+            raise TapsError(source, f"cannot be read as {form}", found=_line(error), remedy=remedy) from None
+
+
+def _mirror(source: Path, folder: Path) -> Path:
+    """Returns `folder` after linking the visible files of another there, whose own name may look like a pattern."""
+    for file in visible_files(source):
+        link = folder / file.relative_to(source)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(file.resolve())
+    return folder
+
+
+def _line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+# --- CSV -------------------------------------------------------------------------------------------------------------
+
+
+def _csv_options(path: Path, bad_lines: list[None]) -> dict[str, Any]:
+    """Returns what the CSV builder is told: the columns, all of them text, and how the file is written.
+
+    Args:
+        bad_lines: Filled while rows are read, one entry for each line of too many cells.
+    """
+    import datasets
+
+    lines = "".join(islice(read_text(path), 1)).splitlines(keepends=True)
+    header = lines[0] if lines else ""
+    separator = "\t" if ".tsv" in path.suffixes else max(",;\t|", key=header.count)
+    names = next(csv.reader(lines, delimiter=separator), [])
+    if not names or len(set(names)) < len(names):
+        raise TapsError(path, "no table", expected="a first line that names each column once", found=repr(header[:80]))
+    with open_bytes(path) as file:
+        encoding = json.detect_encoding(file.read(4))
+    return {
+        "features": datasets.Features(dict.fromkeys(names, datasets.Value("string"))),
+        "sep": separator,
+        "encoding": encoding,
+        "keep_default_na": False,  # an answer may be "None" or "NA"
+        "na_values": [""],
+        "engine": "python",  # the one that says which lines are bad
+        "on_bad_lines": lambda cells: bad_lines.append(None),
+    }
