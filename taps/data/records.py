@@ -55,7 +55,7 @@ def _stream_file(path: Path) -> Iterator[Record]:
     if form is None:
         yield from stream_json(path)
         return
-    from taps.data.tables import stream_table  # JSON needs none of it
+    from taps.data.table_files import stream_table  # JSON needs none of it
 
     for index, row in enumerate(stream_table(path, form)):
         yield Record(index=index, value=row, problem=INVALID_CSV if row is None else None)
