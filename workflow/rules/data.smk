@@ -17,7 +17,7 @@ rule corpus:
         mem_mb=4000,
         runtime=60,
     params:
-        code=code_digest("taps.corpus"),
+        code=ask(data.corpus_code, "corpus"),
         source=ask(data.corpus_flags, "corpus"),
         assets=each("input", "assets"),
     shell:
@@ -78,6 +78,7 @@ rule prompts:
     """Chooses a benchmark's prompts."""
     input:
         assets=ask(data.prompts_source, "benchmark", root=ROOT),
+        excluded=ask(data.excluded_corpora, "benchmark"),
     output:
         prompts="<results>/prompts/{benchmark}.jsonl",
         audit="<results>/prompts/{benchmark}.audit.json",
@@ -92,14 +93,16 @@ rule prompts:
         mem_mb=2000,
         runtime=30,
     params:
-        code=code_digest("taps.prompts"),
+        code=ask(data.prompts_code, "benchmark"),
         source=ask(data.prompts_flags, "benchmark"),
         assets=each("input", "assets"),
+        excluded=each("exclude_overlap", "excluded"),
     shell:
         """
         python -m taps.prompts \
             {params.source:q} \
             {params.assets:q} \
+            {params.excluded:q} \
             --output {output.prompts:q} \
             --audit {output.audit:q} \
             2>&1 | tee {log:q}
