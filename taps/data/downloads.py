@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from taps.plumbing.errors import TapsError
+from taps.plumbing.plain_names import plain_name
 
 T = TypeVar("T")
 
@@ -83,6 +84,12 @@ def download_wheel(requirement: str, folder: Path) -> Path:
     return wheels[0]
 
 
+def check_repository(name: str) -> None:
+    """Returns nothing for a Hub repository's name, owner/name."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise TapsError(f"--hub {name}", "not a Hub repository", expected="owner/name")
+
+
 def check_pinned(revision: str) -> None:
     """Returns nothing for a full commit hash; branches and tags move, so a study pinned to one is not repeatable."""
     if not re.fullmatch(r"[0-9a-f]{40}", revision):
@@ -129,7 +136,8 @@ def download_hub(source: HubSource, folder: Path) -> list[str]:
         if source.file:
             names = [source.file]
         else:
-            names = wanted_files(HfApi(token=token).list_repo_files(**where), source.include)
+            listed = HfApi(token=token).list_repo_files(**where)
+            names = wanted_files([plain_name(name, where=f"--hub {source.repo}") for name in listed], source.include)
         for name in names:
             hf_hub_download(**where, filename=name, local_dir=folder, token=token)
     except RevisionNotFoundError:

@@ -10,9 +10,11 @@ import csv
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from typing import Any
 from taps.data.text_files import compression_of, open_bytes, read_text
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import visible_files
+
+_LONGEST_COMPLAINT = 240
 
 PARQUET, ARROW, CSV = "parquet", "arrow", "csv"
 
@@ -60,10 +64,9 @@ def stream_table(path: Path, form: str) -> Iterator[dict[str, Any] | None]:
     with _library(path, form) as folder:
         link = folder / f"data.{form}{compression_of(path)}"  # its own name may look like a pattern to the library
         link.symlink_to(path.resolve())
-        rows = datasets.load_dataset(
+        yield from datasets.load_dataset(
             form, data_files=str(link), split="train", streaming=True, cache_dir=str(folder / "cache"), **options
         )
-        yield from rows.decode(False)
     yield from bad_lines
 
 
@@ -77,21 +80,58 @@ def stream_split(source: Split) -> Iterator[dict[str, Any]]:
     import datasets
     from huggingface_hub.errors import HTTPError
 
-    options: dict[str, Any] = {"name": source.config, "split": source.split, "streaming": True}
+    options: dict[str, Any] = {"name": source.config}
     with _library(source, "a data set") as folder:
-        where = str(source.source)
         if isinstance(source.source, Path):
-            where = str(_mirror(source.source, folder / "data"))
+            where = home = str(_mirror(source.source, folder / "data"))
         else:
+            where, home = source.source, f"hf://datasets/{source.source}@{source.revision}/"
             options |= {"revision": source.revision, "token": os.environ.get("HF_TOKEN") or False}
         try:
-            rows = datasets.load_dataset(where, cache_dir=str(folder / "cache"), **options)
-            yield from rows.decode(False)
-        except datasets.exceptions.DatasetNotFoundError as error:
+            builder = datasets.load_dataset_builder(where, cache_dir=str(folder / "cache"), **options)
+            _check_files(source, builder.config.data_files or {}, home)
+            rows = builder.as_streaming_dataset(split=source.split)
+            if rows.features is None:  # the library would hold all of it, and turn values of mixed types into JSON text
+                remedy = "fetch the file itself, with --file or --path, which taps.corpus and taps.prompts read exactly"
+                raise TapsError(
+                    source, "its JSON is a list, or broken where it begins", expected="JSON lines", remedy=remedy
+                )
+            yield from rows
+        except FileNotFoundError as error:  # the network's failures are ConnectionErrors
             remedy = "check name and commit; if it is gated, accept its licence and set HF_TOKEN in the environment"
             raise TapsError(source, "no such data set, or no access", found=_line(error), remedy=remedy) from None
         except HTTPError as error:
             raise OSError(str(error)) from None
+
+
+def _check_files(source: Split, data_files: Mapping[str, Sequence[object]], home: str) -> None:
+    """Checks that a data set's own card sends nobody to files outside it, which no commit pins."""
+    for name in (str(name) for names in data_files.values() for name in names):
+        if not name.startswith(home) or ".." in name.removeprefix(home).split("/"):
+            raise TapsError(source, "names a file outside the data set", expected=f"below {home}", found=name)
+
+
+def json_line(row: dict[str, Any], *, where: object) -> str:
+    """Returns a row as a line of JSON; dates as ISO text, decimals as text.
+
+    Raises:
+        TapsError: it holds bytes (pictures, sound), which no text needs.
+    """
+
+    def plain(value: Any) -> str:
+        if isinstance(value, datetime | date | time):
+            return value.isoformat()
+        if isinstance(value, Decimal):
+            return str(value)
+        columns = ", ".join(name for name, cell in row.items() if _has_bytes(cell))
+        raise TapsError(where, "holds more than text", found=f"{type(value).__name__} in column {columns}")
+
+    return json.dumps(row, ensure_ascii=False, default=plain) + "\n"
+
+
+def _has_bytes(cell: Any) -> bool:
+    nested = cell.values() if isinstance(cell, dict) else cell if isinstance(cell, list) else ()
+    return isinstance(cell, bytes) or any(map(_has_bytes, nested))
 
 
 @contextmanager
@@ -104,10 +144,8 @@ def _library(source: object, form: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="taps-datasets-", ignore_cleanup_errors=True) as folder:
         try:
             yield Path(folder)
-        except (ValueError, TypeError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-            if isinstance(error, datasets.exceptions.DatasetNotFoundError):
-                raise
-            remedy = "check what it is; a damaged file is mended by fetching it again"
+        except (ValueError, TypeError, RuntimeError, ImportError, datasets.exceptions.DatasetsError) as error:
+            remedy = "check what it is and holds; a damaged file is mended by fetching it again"
             raise TapsError(source, f"cannot be read as {form}", found=_line(error), remedy=remedy) from None
 
 
@@ -121,7 +159,7 @@ def _mirror(source: Path, folder: Path) -> Path:
 
 
 def _line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return " ".join(str(error).split())[:_LONGEST_COMPLAINT] or type(error).__name__
 
 
 # --- CSV -------------------------------------------------------------------------------------------------------------
