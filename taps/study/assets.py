@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from taps.study.contents import Config
-from taps.study.flags import flags
+from taps.study.flags import as_json, flags
 
 
 def is_folder(config: Config, asset: str, root: Path) -> bool:
@@ -53,3 +53,10 @@ def chat_template(config: Config, root: Path) -> list[str]:
     """Returns the Jinja file that replaces the target's chat template, if the study names one."""
     path = config["target"]["chat_template"]
     return [os.path.relpath(root / path)] if path else []
+
+
+def template_flags(config: Config) -> list[str]:
+    """Returns what `taps.prepare_target` is told of the chat template's options and date."""
+    target = config["target"]
+    options = [f"{name}={as_json(value)}" for name, value in sorted(target["template_options"].items())]
+    return flags(template_option=options, date=target["date"])

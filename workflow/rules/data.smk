@@ -57,6 +57,7 @@ rule regenerate:
         dtype=config["dtype"],
         device=config["device"],
         trust=flags(trust_remote_code=TARGET["trust_remote_code"]),
+        max_template_drop=TARGET["max_template_drop"],
     shell:
         """
         {params.lease:q} python -m taps.regenerate \
@@ -68,6 +69,7 @@ rule regenerate:
             --dtype {params.dtype:q} \
             --device {params.device:q} \
             {params.trust:q} \
+            --max-template-drop {params.max_template_drop:q} \
             --output {output.corpus:q} \
             --audit {output.audit:q} \
             2>&1 | tee {log:q}
@@ -159,6 +161,7 @@ rule tokenise:
         max_length=TARGET["max_length"],
         size=ask(data.corpus_size, "corpus"),
         seed=config["seed"],
+        max_template_drop=TARGET["max_template_drop"],
     shell:
         """
         python -m taps.tokenise \
@@ -167,6 +170,7 @@ rule tokenise:
             --max-length {params.max_length:q} \
             {params.size:q} \
             --seed {params.seed:q} \
+            --max-template-drop {params.max_template_drop:q} \
             --output {output.tokens:q} \
             --audit {output.audit:q} \
             2>&1 | tee {log:q}
