@@ -115,8 +115,9 @@ def generate(
     prompts: list[Prompt] = []
     while len(prompts) < wanted and (lot := list(islice(found, wanted - len(prompts)))):
         prompts += kept(lot, training, audit)
-    if 0 < len(prompts) < wanted:
-        raise TapsError(audit.source, "too few prompts that training does not have", expected=wanted, found=audit)
+    if len(prompts) < wanted and (training or options.part):
+        remedy = "choose other --templates, or another --task"
+        raise TapsError(audit.source, "too few prompts that can be used", expected=wanted, found=audit, remedy=remedy)
     return prompts, audit
 
 

@@ -50,15 +50,16 @@ def stream_json(path: Path) -> Iterator[Record]:
         TapsError: an archive, a web page and the like (`taps.data.text_files`).
     """
     window, layout, index = _Window(read_text(path)), _Layout(), 0
-    window.enter_list(layout)
+    layout.in_list = window.enter_list()
     while True:
-        match window.skip_blanks(layout):
+        match window.skip_blanks():
             case "" if not layout.in_list and not window.broke_off:
                 return
             case "]" if layout.in_list:  # the end, unless another list follows, or a broken record held the bracket
                 window.position += 1
-                window.enter_list(layout)
+                layout.in_list = window.enter_list()
                 continue
+        layout.begins(window.take_blanks())
         record = window.decode(index, layout)
         yield record
         index += 1
@@ -83,12 +84,11 @@ class _Layout:
     keys: set[str] = field(default_factory=set)
     """Keys that records open with."""
 
-    def skipped(self, blanks: str) -> None:
+    def begins(self, blanks: str) -> None:
         """Takes note of what stands in front of a record."""
-        line = blanks.rpartition("\n")[2]
-        self.own_line = "\n" in blanks or self.indent is None
+        self.own_line = "\n" in blanks
         if self.indent is None:
-            self.indent = line.replace(",", "")
+            self.indent = blanks.rpartition("\n")[2].replace(",", "")
 
     def decoded(self, text: str, value: Any) -> None:
         """Takes note of a record."""
@@ -98,12 +98,15 @@ class _Layout:
 
     def border(self) -> re.Pattern[str]:
         """Returns what stands right in front of the next record, blanks and comma not included."""
-        opening = "|".join(re.escape(json.dumps(key, ensure_ascii=False)) for key in sorted(self.keys))
         if self.lines and self.own_line:
             return re.compile(r"(?=\n\s*[^\s\x00])")
+        line = rf"(?=\n{re.escape(self.indent or '')}"
         if not self.in_list:
-            return re.compile(rf"(?=\n{re.escape(self.indent or '')}[^\s}}\]\x00])")
-        return re.compile(rf"(?=,\s*\{{\s*(?:{opening})\s*:)" if opening else r"\}(?=\s*,\s*\{)")
+            return re.compile(rf"{line}[^\s}}\]\x00])")
+        opening = "|".join(re.escape(json.dumps(key, ensure_ascii=False)) for key in sorted(self.keys))
+        blanks = r"[^\S\n]*" if self.own_line else r"\s*"
+        item = rf"(?=,{blanks}\{{\s*(?:{opening})\s*:)" if opening else rf"\}}(?=\s*,{blanks}\{{)"
+        return re.compile(rf"{line}\{{)|{item}" if self.own_line else item)
 
 
 class _Window:
@@ -118,6 +121,7 @@ class _Window:
         self.pieces = pieces
         self.text = ""
         self.position = 0
+        self.blanks = "\n"  # skipped since the last record; a file begins with a line
         self.ended = self.broke_off = False
 
     def more(self) -> None:
@@ -133,23 +137,28 @@ class _Window:
             self.ended = self.broke_off = True
         self.text, self.position = "".join(found), 0
 
-    def skip_blanks(self, layout: _Layout) -> str:
+    def skip_blanks(self) -> str:
         """Moves behind blanks and commas; returns the character there, empty at the end of the file."""
-        skipped = ""
         while True:
             match = _BLANK.match(self.text, self.position)
             assert match, "matches even nothing"
-            skipped, self.position = skipped + match.group(), match.end()
+            self.blanks, self.position = self.blanks + match.group(), match.end()
             if self.position < len(self.text) or self.ended:
-                break
+                return self.text[self.position : self.position + 1]
             self.more()
-        layout.skipped(skipped)
-        return self.text[self.position : self.position + 1]
 
-    def enter_list(self, layout: _Layout) -> None:
-        """Moves behind the bracket that opens a list, if there is one."""
-        layout.in_list = self.skip_blanks(layout) == "["
-        self.position += layout.in_list
+    def take_blanks(self) -> str:
+        """Returns what was skipped since the last record."""
+        blanks, self.blanks = self.blanks, ""
+        return blanks
+
+    def enter_list(self) -> bool:
+        """Returns whether a list begins here, and moves behind its bracket."""
+        if self.skip_blanks() != "[":
+            return False
+        self.position += 1
+        self.blanks = ""
+        return True
 
     def decode(self, index: int, layout: _Layout) -> Record:
         """Returns the value at the position and moves behind it; stays there if it is broken."""

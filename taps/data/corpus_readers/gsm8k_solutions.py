@@ -11,7 +11,7 @@ from taps.data.conversations import Conversation, from_pair
 from taps.data.corpus_reader import corpus_reader
 from taps.data.texts import Reason
 
-_CALCULATOR = re.compile(r"<<[^<>]*>>")
+_CALCULATOR = re.compile(r"<<[^<>]*=[^<>]*>>")
 _RESULT = re.compile(r"\n?#### *(.+)\s*\Z")
 WITHOUT_RESULT = "without #### before the result"
 
