@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+from taps.data.csv_stream import stream_csv
 from taps.data.json_stream import Record, stream_json
 from taps.data.text_files import open_bytes
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import visible_files
 
-INVALID_CSV = "invalid_csv"
-
 _JSON = (".json", ".jsonl", ".ndjson")
-_TABLES = {".parquet": "parquet", ".arrow": "arrow", ".csv": "csv", ".tsv": "csv"}
+_CSV = (".csv", ".tsv")
+_TABLES = {".parquet": "parquet", ".arrow": "arrow"}
 _COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
 _MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow"}
 _NOT_DATA = ("dataset_infos.json", "dataset_info.json", "config.json", "provenance.json")
@@ -31,10 +31,10 @@ def stream_records(path: Path) -> Iterator[Record]:
     if path.is_file():
         yield from _stream_file(path)
         return
-    files = [file for file in sorted(visible_files(path)) if _suffix(file) in (*_JSON, *_TABLES)]
+    files = [file for file in sorted(visible_files(path)) if _suffix(file) in (*_JSON, *_CSV, *_TABLES)]
     files = [file for file in files if file.name not in _NOT_DATA]
     if not files:
-        known = ", ".join((*_JSON, *_TABLES))
+        known = ", ".join((*_JSON, *_CSV, *_TABLES))
         raise TapsError(path, "no data in this folder", expected=f"files ending in {known}, compressed or not")
     index = count()
     for file in files:
@@ -53,9 +53,9 @@ def _stream_file(path: Path) -> Iterator[Record]:
         head = file.read(8)
     form = next((form for magic, form in _MAGIC.items() if head.startswith(magic)), _TABLES.get(_suffix(path)))
     if form is None:
-        yield from stream_json(path)
+        yield from (stream_csv if _suffix(path) in _CSV else stream_json)(path)
         return
-    from taps.data.table_files import stream_table  # JSON needs none of it
+    from taps.data.table_files import stream_table  # text needs none of it
 
     for index, row in enumerate(stream_table(path, form)):
-        yield Record(index=index, value=row, problem=INVALID_CSV if row is None else None)
+        yield Record(index=index, value=row)

@@ -1,31 +1,29 @@
 """Rows of tables and of data sets, through the `datasets` library: streamed, with no copy in its cache.
 
-- A file of parquet, arrow or CSV: `stream_table`.
+- A file of parquet or arrow: `stream_table`.
 - One split of a Hub data set at a commit, or of a local folder: `stream_split`; whatever the library's builders read.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from taps.data.text_files import compression_of, open_bytes, read_text
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import visible_files
 
 _LONGEST_COMPLAINT = 240
 
-PARQUET, ARROW, CSV = "parquet", "arrow", "csv"
+PARQUET, ARROW = "parquet", "arrow"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,26 +46,22 @@ class Split:
         return f"{self.source}, {f'{self.config}, ' if self.config else ''}split {self.split}"
 
 
-def stream_table(path: Path, form: str) -> Iterator[dict[str, Any] | None]:
-    """Yields the rows of a file as column -> value; every value of a CSV file is text, an empty cell None.
+def stream_table(path: Path, form: str) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a file as column -> value.
 
     Args:
-        form: PARQUET, ARROW or CSV (.tsv: parted by tabs). A CSV line of too many cells gives None, behind the others.
+        form: PARQUET or ARROW.
 
     Raises:
         TapsError: not a whole file of that form.
     """
     import datasets
 
-    bad_lines: list[None] = []
-    options = _csv_options(path, bad_lines) if form == CSV else {}
     with _library(path, form) as folder:
-        link = folder / f"data.{form}{compression_of(path)}"  # its own name may look like a pattern to the library
+        link = folder / f"data.{form}"  # its own name may look like a pattern to the library
         link.symlink_to(path.resolve())
-        yield from datasets.load_dataset(
-            form, data_files=str(link), split="train", streaming=True, cache_dir=str(folder / "cache"), **options
-        )
-    yield from bad_lines
+        options: dict[str, Any] = {"split": "train", "streaming": True, "cache_dir": str(folder / "cache")}
+        yield from datasets.load_dataset(form, data_files=str(link), **options)
 
 
 def stream_split(source: Split) -> Iterator[dict[str, Any]]:
@@ -141,6 +135,7 @@ def _library(source: object, form: str) -> Iterator[Path]:
 
     datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # it logs what it raises, too
     datasets.disable_progress_bars()
+    datasets.config.TORCH_AVAILABLE = "torch" in sys.modules  # else it would load torch to look for workers
     with tempfile.TemporaryDirectory(prefix="taps-datasets-", ignore_cleanup_errors=True) as folder:
         try:
             yield Path(folder)
@@ -160,33 +155,3 @@ def _mirror(source: Path, folder: Path) -> Path:
 
 def _line(error: Exception) -> str:
     return " ".join(str(error).split())[:_LONGEST_COMPLAINT] or type(error).__name__
-
-
-# --- CSV -------------------------------------------------------------------------------------------------------------
-
-
-def _csv_options(path: Path, bad_lines: list[None]) -> dict[str, Any]:
-    """Returns what the CSV builder is told: the columns, all of them text, and how the file is written.
-
-    Args:
-        bad_lines: Filled while rows are read, one entry for each line of too many cells.
-    """
-    import datasets
-
-    lines = "".join(islice(read_text(path), 1)).splitlines(keepends=True)
-    header = lines[0] if lines else ""
-    separator = "\t" if ".tsv" in path.suffixes else max(",;\t|", key=header.count)
-    names = next(csv.reader(lines, delimiter=separator), [])
-    if not names or len(set(names)) < len(names):
-        raise TapsError(path, "no table", expected="a first line that names each column once", found=repr(header[:80]))
-    with open_bytes(path) as file:
-        encoding = json.detect_encoding(file.read(4))
-    return {
-        "features": datasets.Features(dict.fromkeys(names, datasets.Value("string"))),
-        "sep": separator,
-        "encoding": encoding,
-        "keep_default_na": False,  # an answer may be "None" or "NA"
-        "na_values": [""],
-        "engine": "python",  # the one that says which lines are bad
-        "on_bad_lines": lambda cells: bad_lines.append(None),
-    }
