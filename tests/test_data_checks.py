@@ -119,11 +119,8 @@ def test_faults_are_named(changes, message):
 )
 def test_templates_of_training_and_benchmark_are_apart(corpus, benchmark, message):
     generated = {"reader": "reasoning_gym", "task": "gsm_symbolic", "max_rows": 60, "max_tokens": 6000, **corpus}
-    changes = {
-        "corpora.math": generated,
-        "benchmarks": {"gsm_symbolic": {**GENERATED, "max_new_tokens": 16, **benchmark}},
-    }
-    changes["evaluation.live"] = None
+    asked = {"gsm_symbolic": {**GENERATED, "max_new_tokens": 16, **benchmark}}
+    changes: dict[str, Any] = {"corpora.math": generated, "benchmarks": asked, "evaluation.live": None}
     if message is None:
         checked(changes)
         return

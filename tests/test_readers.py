@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
+from taps.data.conversations import Conversation
 from taps.data.corpus_reader import CORPUS_READERS
 from taps.data.corpus_readers.gsm8k_solutions import gsm8k_solutions
 from taps.data.prompt_reader import PROMPT_READERS
+from taps.plumbing.catalogue import Catalogue
 from taps.plumbing.code_digest import import_closure
 from taps.plumbing.errors import TapsError
 from taps.study import data
 from taps.study.config import read, validate
 from taps.study.schema import SCHEMA
 
-CATALOGUES = {"corpus": CORPUS_READERS, "prompt": PROMPT_READERS}
+CATALOGUES: dict[str, Catalogue[Any]] = {"corpus": CORPUS_READERS, "prompt": PROMPT_READERS}
 
 
 def test_listing_readers_imports_nothing_heavy():
@@ -49,7 +52,7 @@ def test_unknown_readers_are_told_the_known_ones():
         PROMPT_READERS.find("gsm")
 
 
-def test_digests_count_the_reader_that_is_named(monkeypatch):
+def test_digests_count_the_reader_that_is_named():
     config = validate(read([SCHEMA.parent.parent / "studies" / "smoke.yaml"]), root=SCHEMA.parent.parent.parent)
     before = data.corpus_code(config, "chat"), data.prompts_code(config, "mt_bench")
     config["corpora"]["chat"]["reader"] = "hub"
@@ -75,6 +78,7 @@ def test_digests_count_the_reader_that_is_named(monkeypatch):
 )
 def test_solutions_read_as_somebody_would_say_them(answer, expected, notes):
     found = gsm8k_solutions.read({"question": " How many? ", "answer": answer})
+    assert isinstance(found, Conversation)
     assert [turn.text for turn in found.turns] == ["How many?", expected]
     assert found.all_notes() == notes
 

@@ -7,6 +7,7 @@ import gzip
 import json
 import lzma
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow
@@ -26,7 +27,13 @@ def zstd(content: bytes) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-COMPRESSIONS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstd, "": bytes}
+COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstd,
+    "": bytes,
+}
 
 
 @pytest.mark.parametrize("suffix", COMPRESSIONS)
