@@ -102,6 +102,32 @@ def test_broken_wheel_is_an_error_that_may_be_retried(index, tmp_path):
         download_wheel("toy-data==1.0", tmp_path)
 
 
+@pytest.mark.parametrize("damage", [0, 1, 2])
+def test_wheels_that_open_and_cannot_be_read_are_broken_too(index, tmp_path, damage):
+    wheel = next(index.glob("*.whl"))
+    content = bytearray(wheel.read_bytes())
+    start = content.index(CONTENT)
+    if damage == 0:  # the stored text
+        content[start] ^= 1
+    elif damage == 1:  # the entry says that it is encrypted
+        content[content.index(b"PK\x03\x04") + 6] |= 1
+        content[content.index(b"PK\x01\x02") + 8] |= 1
+    else:  # the entry says that it is packed by an unknown method
+        content[content.index(b"PK\x03\x04") + 8] = 77
+        content[content.index(b"PK\x01\x02") + 10] = 77
+    wheel.write_bytes(content)
+    with pytest.raises(OSError, match=r"."):
+        download_wheel("toy-data==1.0", tmp_path)
+
+
+def test_a_disk_that_is_full_for_pip_is_full(index, tmp_path, monkeypatch):
+    pip = subprocess.CompletedProcess([], 1, "", "ERROR: Could not install: [Errno 28] No space left on device\n")
+    monkeypatch.setattr("taps.data.downloads.subprocess.run", lambda *_, **__: pip)
+    with pytest.raises(OSError, match="No space left") as raised:
+        download_wheel("toy-data==1.0", tmp_path)
+    assert raised.value.errno == 28
+
+
 def test_retries_wait_longer_each_time():
     failures = iter([OSError("reset"), OSError("timeout")])
     pauses: list[float] = []

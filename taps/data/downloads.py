@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,12 +72,19 @@ def download_wheel(requirement: str, folder: Path) -> Path:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     wheels = sorted(folder.glob("*.whl"))
     if result.returncode or len(wheels) != 1:
+        if "No space left on device" in result.stderr:  # another attempt would not find more
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
         lines = [line for line in result.stderr.splitlines() if "ERROR" in line] or result.stderr.splitlines()
         raise OSError(lines[-1].removeprefix("ERROR: ") if lines else f"pip left {len(wheels)} wheels")
     try:
         with zipfile.ZipFile(wheels[0]) as archive:
             broken = archive.testzip() is not None
-    except zipfile.BadZipFile:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        NotImplementedError,
+        RuntimeError,
+    ):  # or encrypted, or packed oddly
         broken = True
     if broken:
         wheels[0].unlink()

@@ -92,7 +92,7 @@ rule prompts:
         "../../envs/taps.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=4000,
         runtime=30,
     params:
         code=ask(data.prompts_code, "benchmark"),
