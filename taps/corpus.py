@@ -5,7 +5,11 @@
     python -m taps.corpus --reader reasoning_gym --task gsm_symbolic --rows 1500 --seed 0 \\
         --output results/laptop/corpora/math.jsonl --audit results/laptop/corpora/math.audit.json
 
+    python -m taps.corpus --reader gsm8k_solutions --part 0:0.75 --input resources/gsm8k/test.jsonl \\
+        --output results/laptop/corpora/math.jsonl --audit results/laptop/corpora/math.audit.json
+
 Files are streamed: memory does not grow with their size. No bad record stops a run; each is dropped with a reason.
+`--part` takes those whose hash lies in an interval: the rest of the file can be a benchmark (`taps.prompts --part`).
 
 Output (JSON lines, kind `corpus`): {"id": unique text, "turns": [{"role": "system|user|assistant", "text"}, ...]},
 an optional system turn, then user and assistant by turns, the assistant last.

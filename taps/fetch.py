@@ -143,7 +143,7 @@ def digest(path: Path) -> str:
 
 
 def check_sha256(path: Path, expected: str | None, *, what: object) -> None:
-    """Returns nothing if `path` has the expected hash (or none is expected).
+    """Checks that `path` has the expected hash, if one is expected.
 
     Raises:
         TapsError: with both hashes.

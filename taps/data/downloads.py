@@ -93,13 +93,21 @@ def download_wheel(requirement: str, folder: Path) -> Path:
 
 
 def check_repository(name: str) -> None:
-    """Returns nothing for a Hub repository's name, owner/name."""
+    """Checks a Hub repository's name.
+
+    Raises:
+        TapsError: not owner/name.
+    """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise TapsError(f"--hub {name}", "not a Hub repository", expected="owner/name")
 
 
 def check_pinned(revision: str) -> None:
-    """Returns nothing for a full commit hash; branches and tags move, so a study pinned to one is not repeatable."""
+    """Checks that a revision is a full commit hash: branches and tags move, and no study pinned to one is repeatable.
+
+    Raises:
+        TapsError: it is not.
+    """
     if not re.fullmatch(r"[0-9a-f]{40}", revision):
         raise TapsError(
             f"--revision {revision}",

@@ -140,8 +140,11 @@ def _library(source: object, form: str) -> Iterator[Path]:
         try:
             yield Path(folder)
         except (ValueError, TypeError, RuntimeError, ImportError, datasets.exceptions.DatasetsError) as error:
+            found = _line(error)
             remedy = "check what it is and holds; a damaged file is mended by fetching it again"
-            raise TapsError(source, f"cannot be read as {form}", found=_line(error), remedy=remedy) from None
+            if "zstd not supported" in found:
+                remedy = "pip install zstandard"
+            raise TapsError(source, f"cannot be read as {form}", found=found, remedy=remedy) from None
 
 
 def _mirror(source: Path, folder: Path) -> Path:
