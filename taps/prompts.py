@@ -129,10 +129,8 @@ def kept(found: Sequence[Found], training: Sequence[Mapping[str, Any]], audit: A
         if (twin := twins.get(prompt["id"])) is None:
             audit.keep(notes)
             continue
-        audit.drop(TWIN_IN_TRAINING, twin.prompt)
-        audit.notes.append(
-            f"left out: {twin.prompt}, {twin.share:.0%} of it in training conversation {twin.conversation}"
-        )
+        where = f"{twin.share:.0%} of it in training conversation {twin.conversation}"
+        audit.drop(TWIN_IN_TRAINING, twin.prompt, because=where)
     return [prompt for prompt, _ in found if prompt["id"] not in twins]
 
 

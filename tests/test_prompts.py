@@ -119,9 +119,9 @@ def test_twins_of_training_texts_are_counted_listed_and_left_out(tmp_path):
     )
     assert [row["id"] for row in rows] == ["1"]
     assert dropped(audit) == {"twin_in_training": 2}
-    listed = [note for note in audit["notes"] if note.startswith("left out: ")]
-    assert [note.split(",")[0] for note in listed] == ["left out: 0", "left out: 2"]
-    assert listed[1] == "left out: 2, 100% of it in training conversation c0"
+    listed = audit["dropped"]["twin_in_training"]["listed"]
+    assert [entry.split(":")[0] for entry in listed] == ["0", "2"]
+    assert listed[1] == "2: 100% of it in training conversation c0"
 
 
 def test_nothing_is_left_out_unasked(tmp_path):

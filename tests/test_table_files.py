@@ -67,6 +67,13 @@ def test_a_file_that_is_not_whole_is_refused(kind, damage, tmp_path):
         list(stream_records(tmp_path / name))
 
 
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.arrow", "rows.csv", "rows.jsonl"])
+def test_a_pointer_says_so_whatever_it_is_called(name, tmp_path):
+    (tmp_path / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 12\n")
+    with pytest.raises(TapsError, match="a Git-LFS pointer"):
+        list(stream_records(tmp_path / name))
+
+
 # --- rows as JSON lines ----------------------------------------------------------------------------------------------
 
 

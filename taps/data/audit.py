@@ -23,7 +23,7 @@ class Audit:
     kept: int = 0
     """Records that gave a row."""
     dropped: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Reason code -> {"count", "example": id of the first record so dropped}."""
+    """Reason code -> {"count", "example": id of the first record so dropped} and, for some, "listed": all of them."""
     changed: Counter[str] = field(default_factory=Counter)
     """What was done to records that were kept, in words -> how many."""
     notes: list[str] = field(default_factory=list)
@@ -37,10 +37,13 @@ class Audit:
         self.kept += 1
         self.changed.update(notes)
 
-    def drop(self, reason: str, example: str) -> None:
-        """Counts a record that gave none."""
+    def drop(self, reason: str, example: str, *, because: str | None = None) -> None:
+        """Counts a record that gave none; with `because`, it is also listed."""
         self.read += 1
-        self.dropped.setdefault(reason, {"count": 0, "example": example})["count"] += 1
+        entry = self.dropped.setdefault(reason, {"count": 0, "example": example})
+        entry["count"] += 1
+        if because is not None:
+            entry.setdefault("listed", []).append(f"{example}: {because}")
 
     def saw(self, record: Any) -> None:
         """Remembers the keys of a dropped record, for the error that says that nothing could be used."""

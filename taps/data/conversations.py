@@ -84,10 +84,10 @@ def from_turns(record: Mapping[str, Any]) -> Conversation | Reason:
     listed = as_list(value)
     if listed is None:
         return Reason.CONVERSATION_NOT_A_LIST
-    return converse(listed, record)
+    return usable_part(listed, record)
 
 
-def converse(listed: Sequence[Any], record: Mapping[str, Any]) -> Conversation | Reason:
+def usable_part(listed: Sequence[Any], record: Mapping[str, Any]) -> Conversation | Reason:
     """Returns the usable part of a list of turns; the record may hold a system text beside it."""
     turns = [clean_turn(turn) for turn in listed]
     if not turns:
@@ -166,7 +166,7 @@ def from_pair(record: Mapping[str, Any]) -> Conversation | Reason:
     """
     instruction, output = first_present(record, INSTRUCTIONS), first_present(record, _OUTPUTS)
     if isinstance(instruction, list) and isinstance(output, list):
-        return converse([*instruction, *output], record)
+        return usable_part([*instruction, *output], record)
     question, answer = read_text(instruction), read_text(output)
     if isinstance(question, Reason):
         return Reason.EMPTY_INSTRUCTION if question in (Reason.EMPTY_TEXT, Reason.TEXT_NOT_A_STRING) else question

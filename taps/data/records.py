@@ -8,7 +8,7 @@ from pathlib import Path
 
 from taps.data.csv_stream import stream_csv
 from taps.data.json_stream import Record, stream_json
-from taps.data.text_files import open_bytes
+from taps.data.text_files import open_bytes, refuse_strangers
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import visible_files
 
@@ -50,12 +50,13 @@ def _suffix(path: Path) -> str:
 
 def _stream_file(path: Path) -> Iterator[Record]:
     with open_bytes(path) as file:
-        head = file.read(8)
+        head = file.read(512)
     form = next((form for magic, form in _MAGIC.items() if head.startswith(magic)), _TABLES.get(_suffix(path)))
     if form is None:
         yield from (stream_csv if _suffix(path) in _CSV else stream_json)(path)
         return
     from taps.data.table_files import stream_table  # text needs none of it
 
+    refuse_strangers(path, head)
     for index, row in enumerate(stream_table(path, form)):
         yield Record(index=index, value=row)
