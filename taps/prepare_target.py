@@ -14,9 +14,11 @@ import json
 import shutil
 import struct
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from taps.data.chat_template import DATE, settle_template, template_option
 from taps.model.architecture import check_architecture
 from taps.model.target_folder import finish_target, save_model, write_plain_json
 from taps.plumbing.cli import run, stage_parser
@@ -44,6 +46,20 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--source", type=Path, required=True, help="a .gguf file or a Hugging Face model folder")
     parser.add_argument("--chat-template", type=Path, help="Jinja file that replaces the tokenizer's chat template")
     parser.add_argument(
+        "--template-option",
+        type=template_option,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="set in the chat template, repeatable, e.g. enable_thinking=false",
+    )
+    parser.add_argument(
+        "--date",
+        type=date.fromisoformat,
+        default=DATE,
+        help="what the chat template takes for today (default: %(default)s)",
+    )
+    parser.add_argument(
         "--trust-remote-code", action="store_true", help="allow Python code shipped with the model to run"
     )
     parser.add_argument("--output", type=Path, required=True, help="the target folder to write")
@@ -58,11 +74,12 @@ def main(argv: Sequence[str] | None = None) -> None:
             convert_gguf(source, folder)
         else:
             adopt_folder(source, folder, trust_remote_code=arguments.trust_remote_code)
+        options = dict(arguments.template_option)
+        settle_template(folder, template=arguments.chat_template, today=arguments.date, options=options)
         finish_target(
             folder,
             stage="taps.prepare_target",
             facts={"source": {"name": source.name, "digest": digest_of(source)}},
-            template=arguments.chat_template,
             trust_remote_code=arguments.trust_remote_code,
         )
 

@@ -4,7 +4,8 @@
         --output results/laptop/prompts/gsm8k.jsonl --audit results/laptop/prompts/gsm8k.audit.json
 
 A subset is the first `--num-prompts` in the order of sha256("seed:id"): a larger number extends a smaller one, so that
-more prompts never change the results of those already there. 0 takes all, in the file's own order.
+more prompts never change the results of those already there. 0 takes all, in the file's own order. With
+`--exclude-overlap`, prompts that a training conversation has, be it with other numbers and names, are left out first.
 
 Output (JSON lines, kind `prompts`): {"id": unique text, "category": text or null, "turns": [text, ...],
 "reference": [text, ...] or null}.
@@ -13,26 +14,47 @@ Output (JSON lines, kind `prompts`): {"id": unique text, "category": text or nul
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
 
 from taps.data.audit import Audit
-from taps.data.benchmarks import READERS, Prompt, read_prompts
-from taps.data.conversations import UniqueIds
-from taps.data.generated import stream_generated
 from taps.data.mixtures import seeded_order
+from taps.data.overlap import find_twins
+from taps.data.prompt_reader import PROMPT_READERS, PromptReader, read_prompts
+from taps.data.record_ids import UniqueIds
 from taps.data.records import stream_records
-from taps.plumbing.artefacts import write_json, write_jsonl
-from taps.plumbing.cli import add_source_flags, run, stage_parser
+from taps.data.sources import add_source_flags, settle_source
+from taps.plumbing.artefacts import read_jsonl, write_json, write_jsonl
+from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
+
+TWIN_IN_TRAINING = "twin_in_training"
+"""Reason code of prompts that a training conversation repeats, be it with other numbers and names."""
+
+_MOST_GENERATED = 20  # problems made for each one wanted, before templates that training knows are given up on
+
+Prompt = dict[str, Any]
+Found = tuple[Prompt, tuple[str, ...]]  # a prompt, and what was done to its record
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = stage_parser("taps.prompts", __doc__)
-    parser.add_argument("--reader", choices=sorted(READERS), required=True, help="the benchmark's own format")
+    readers = list(PROMPT_READERS)
+    parser.add_argument("--reader", choices=readers, required=True, help="the benchmark's own format")
     add_source_flags(parser)
     parser.add_argument("--num-prompts", type=int, default=0, help="size of the subset; 0 takes all")
     parser.add_argument("--seed", type=int, default=0, help="seed of the subset; reasoning_gym: of the problems")
+    parser.add_argument(
+        "--exclude-overlap",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="CORPUS",
+        help="JSONL of taps.corpus, repeatable: prompts that it has, be it with other numbers, are left out",
+    )
     return parser
 
 
@@ -40,18 +62,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = build_parser().parse_args(argv)
     if options.num_prompts < 0:
         raise TapsError(f"--num-prompts {options.num_prompts}", "negative", expected="0 for all, or a number")
-    prompts, audit = generate(options) if options.reader == "reasoning_gym" else read(options)
+    facts, reader = settle_source(options), PROMPT_READERS.find(options.reader)
+    corpora = [read_jsonl(path, kind="corpus") for path in options.exclude_overlap]
+    training = [row for corpus in corpora for row in corpus]
+    prompts, audit = (generate if reader.generate else read)(reader, options, training)
     if not prompts:
-        raise TapsError(audit.source, "no usable prompt", found=audit, remedy="check --reader and the file")
-    if options.reader != "reasoning_gym":
+        raise audit.nothing_usable("prompt")
+    if not reader.generate:
         prompts = subset(prompts, options.num_prompts, options.seed, audit)
+    inputs = {f"input_{number}": path for number, path in enumerate(options.input)}
+    inputs |= {f"excluded_{number}": path for number, path in enumerate(options.exclude_overlap)}
     origin = provenance(
-        stage="taps.prompts",
-        inputs={f"input_{number}": path for number, path in enumerate(options.input)},
-        reader=options.reader,
-        task=options.task,
-        num_prompts=options.num_prompts,
-        seed=options.seed,
+        stage="taps.prompts", inputs=inputs, **facts, num_prompts=options.num_prompts, seed=options.seed
     )
     note_repeats(prompts, audit)
     write_jsonl(options.output, prompts, kind="prompts", provenance=origin)
@@ -59,26 +81,57 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"{audit}; {len(prompts)} chosen")
 
 
-def read(options: argparse.Namespace) -> tuple[list[Prompt], Audit]:
-    """Returns all prompts of the input files, and what became of their records."""
+def read(
+    reader: PromptReader, options: argparse.Namespace, training: Sequence[Mapping[str, Any]]
+) -> tuple[list[Prompt], Audit]:
+    """Returns all prompts of the input files that training does not have, and what became of their records."""
     if not options.input:
         raise TapsError(f"--reader {options.reader}", "needs --input")
     audit = Audit(source=", ".join(path.name for path in options.input))
-    prompts: list[Prompt] = []
+    found: list[Found] = []
     ids = UniqueIds()
     for path in options.input:
         prefix = f"{path.stem}-" if len(options.input) > 1 else ""
-        prompts += read_prompts(stream_records(path), audit, ids, reader=options.reader, prefix=prefix)
+        records = stream_records(path)
+        found += read_prompts(records, audit, ids, reader=reader, prefix=prefix, part=options.part)
+    return kept(found, training, audit), audit
+
+
+def generate(
+    reader: PromptReader, options: argparse.Namespace, training: Sequence[Mapping[str, Any]]
+) -> tuple[list[Prompt], Audit]:
+    """Returns as many generated prompts as asked for; the generator's own seed makes them grow by extension.
+
+    Those that training has are replaced by further ones, which are made and looked at in lots of the wanted size.
+    """
+    assert reader.generate, "a reader that makes its records itself"
+    wanted = options.num_prompts
+    if not options.task or not wanted:
+        raise TapsError(f"--reader {options.reader}", "needs --task and --num-prompts")
+    audit = Audit(source=f"{options.reader} {options.task}, seed {options.seed}")
+    rows = wanted * (_MOST_GENERATED if training or options.part else 1)
+    records = reader.generate(options.task, rows=rows, seed=options.seed, templates=options.templates)
+    found = read_prompts(records, audit, UniqueIds(), reader=reader, part=options.part)
+    prompts: list[Prompt] = []
+    while len(prompts) < wanted and (lot := list(islice(found, wanted - len(prompts)))):
+        prompts += kept(lot, training, audit)
+    if len(prompts) < wanted and (training or options.part):
+        remedy = "choose other --templates, or another --task"
+        raise TapsError(audit.source, "too few prompts that can be used", expected=wanted, found=audit, remedy=remedy)
     return prompts, audit
 
 
-def generate(options: argparse.Namespace) -> tuple[list[Prompt], Audit]:
-    """Returns as many generated prompts as asked for; the generator's own seed makes them grow by extension."""
-    if not options.task or not options.num_prompts:
-        raise TapsError("--reader reasoning_gym", "needs --task and --num-prompts")
-    audit = Audit(source=f"reasoning_gym {options.task}, seed {options.seed}")
-    records = stream_generated(options.task, rows=options.num_prompts, seed=options.seed)
-    return list(read_prompts(records, audit, UniqueIds(), reader=options.reader)), audit
+def kept(found: Sequence[Found], training: Sequence[Mapping[str, Any]], audit: Audit) -> list[Prompt]:
+    """Returns the prompts that no training conversation repeats; all are counted, those left out are listed."""
+    (pairs,) = find_twins([[prompt for prompt, _ in found]], training)
+    twins = {pair.prompt: pair for pair in pairs}
+    for prompt, notes in found:
+        if (twin := twins.get(prompt["id"])) is None:
+            audit.keep(notes)
+            continue
+        where = f"{twin.share:.0%} of it in training conversation {twin.conversation}"
+        audit.drop(TWIN_IN_TRAINING, twin.prompt, because=where)
+    return [prompt for prompt, _ in found if prompt["id"] not in twins]
 
 
 def subset(prompts: list[Prompt], num_prompts: int, seed: int, audit: Audit) -> list[Prompt]:

@@ -25,6 +25,7 @@ from taps.data.audit import Audit
 from taps.data.chat import ChatTokenizer, TokenRow
 from taps.data.dialogue import Asked, Reply, batches, converse, from_conversation
 from taps.data.mixtures import BEYOND_SIZE, seeded_order
+from taps.data.template_losses import add_template_drop_flag, check_template_losses
 from taps.plumbing.artefacts import read_jsonl, write_json, write_jsonl
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
@@ -196,6 +197,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--dtype", default="float32", choices=("float32", "bfloat16"), help="compute dtype")
     add("--device", default="cpu", help="torch device (default: %(default)s)")
     add("--trust-remote-code", action="store_true", help="run code shipped with the model")
+    add_template_drop_flag(parser)
     add("--output", type=Path, required=True, help="JSONL to write")
     add("--audit", type=Path, required=True, help="JSON to write: read = kept + dropped, with reasons")
     return parser
@@ -234,6 +236,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     audit = to_audit(arguments.corpus.name, journal.entries, [row["id"] for row in order[reached:]])
     if not rows:
         raise TapsError(arguments.corpus, f"no conversation was answered ({audit})")
+    check_template_losses(audit, most=arguments.max_template_drop, where=arguments.corpus)
     origin = provenance(stage="taps.regenerate", inputs=inputs, **facts)
     write_jsonl(arguments.output, rows, kind="corpus", provenance=origin)
     write_json(arguments.audit, audit.content(), kind="audit", provenance=origin)

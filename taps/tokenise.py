@@ -6,7 +6,7 @@
 
 Rows are taken in the order of sha256("seed:id") until the size is reached, so a larger size extends a smaller one and
 the order does not depend on the corpus file's. Every conversation is in the audit: kept, dropped with a reason, or
-beyond the size.
+beyond the size. A chat template that drops more than a share of them stops the run.
 
 Output (safetensors, kind `tokens`), T tokens of R rows:
     tokens      int32 [T]      rows one after another
@@ -29,6 +29,7 @@ import numpy as np
 from taps.data.audit import Audit
 from taps.data.chat import ChatTokenizer, Reason, TokenRow
 from taps.data.mixtures import BEYOND_SIZE, seeded_order
+from taps.data.template_losses import ONLY_LAST_ANSWERS, add_template_drop_flag, check_template_losses
 from taps.plumbing.artefacts import read_jsonl, write_json, write_tensors
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
@@ -87,6 +88,8 @@ def select(
             continue
         selection.audit.keep()
         selection.audit.changed["cut at the maximal length"] += row.truncated
+        if row.num_rewritten:
+            selection.audit.changed[ONLY_LAST_ANSWERS] += 1
         selection.ids.append(conversation["id"])
         selection.rows.append(row)
         num_tokens += len(row.tokens)
@@ -123,6 +126,7 @@ def build_parser() -> argparse.ArgumentParser:
     size.add_argument("--max-tokens", type=int, help="take conversations until this many tokens are reached")
     size.add_argument("--max-rows", type=int, help="take this many conversations")
     parser.add_argument("--seed", type=int, required=True, help="seed of the order of rows")
+    add_template_drop_flag(parser)
     parser.add_argument("--output", type=Path, required=True, help="safetensors to write")
     parser.add_argument("--audit", type=Path, required=True, help="JSON to write: read = kept + dropped, with reasons")
     return parser
@@ -143,6 +147,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     if not selection.rows:
         raise TapsError(options.corpus, f"no conversation can be used ({selection.audit})")
+    check_template_losses(selection.audit, most=options.max_template_drop, where=options.corpus)
     tensors = to_tensors(selection.rows)
     origin = provenance(
         stage="taps.tokenise", inputs={"target": options.target, "corpus": options.corpus}, seed=options.seed

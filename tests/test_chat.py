@@ -118,17 +118,66 @@ def test_refusals_of_the_template_drop_the_row_only(chats):
     assert isinstance(rows[3], TokenRow)
 
 
+BREAKING = {
+    "division": "{{ 1 // 0 }}",
+    "include": "{% include 'other.jinja' %}",
+    "import": "{% import 'other.jinja' as other %}",
+    "endless loop": "{% for i in range(10 ** 12) %}{% endfor %}",
+    "endless recursion": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+    "wrong type": "{{ messages[0].content + 1 }}",
+    "no such item": "{{ messages[9].content.x.y }}",
+    "its own complaint": "{{ raise_exception('no') }}",
+    "unsafe": "{{ messages.__class__.__mro__ }}{{ messages.append(1) }}",
+}
+
+
+@pytest.mark.parametrize("kind", BREAKING)
+def test_a_template_that_breaks_over_some_conversations_drops_these(kind):
+    breaking = "{% if messages[0].content == 'break' %}" + BREAKING[kind] + "{% endif %}" + CHATML
+    chat = ChatTokenizer(make_tokenizer("chatml", template=breaking))
+    bad = [{"role": "user", "text": "break"}, ANSWER]
+    rows = chat.encode([bad, [QUESTION, ANSWER]])
+    assert rows[0] is Reason.REFUSED_BY_TEMPLATE
+    assert isinstance(rows[1], TokenRow)
+    assert chat.encode_prompts([bad[:1]]) == [Reason.REFUSED_BY_TEMPLATE]
+
+
 def test_conversation_without_an_answer_is_dropped(chats):
     assert [encode(chat, [QUESTION]) for chat in chats.values()] == [Reason.NO_SUPERVISED_TOKEN] * len(chats)
 
 
-def test_template_that_rewrites_earlier_turns_is_detected():
-    forgetful = CHATML.replace(
-        "message.content +", "('' if message.role == 'assistant' and not loop.last else message.content) +"
-    )
-    chat = ChatTokenizer(make_tokenizer("chatml", template=forgetful))
+FORGETFUL = CHATML.replace(
+    "message.content +", "('' if message.role == 'assistant' and not loop.last else message.content) +"
+)
+THINKING_LAST = CHATML.replace(
+    "{{ '<|im_start|>' + message.role",
+    "{{ '<|im_start|>' + message.role + ('!' if message.role == 'assistant' and loop.last else '')",
+).replace("'<|im_start|>assistant\n' }}{% endif %}", "'<|im_start|>assistant!\n' }}{% endif %}")
+RENAMING = CHATML.replace("'<|im_start|>' + message.role", "'<|im_start|>' + message.role + messages | length | string")
+
+
+@pytest.mark.parametrize("template", [FORGETFUL, THINKING_LAST], ids=["forgetful", "marks the last"])
+def test_where_a_template_rewrites_earlier_turns_the_last_one_is_supervised(template):
+    assert template != CHATML
+    chat = ChatTokenizer(make_tokenizer("chatml", template=template))
+    row = encode(chat, TWO_TURNS)
+    assert spans(chat, row) == ["Paris  is it\n<|im_end|>"]
+    assert row.num_rewritten == 1
+    (prompt,) = chat.encode_prompts([TWO_TURNS[:-1]])
+    assert row.tokens[: row.supervised.argmax()].tolist() == prompt
+    alone = encode(chat, TWO_TURNS[:2])
+    assert (spans(chat, alone), alone.num_rewritten) == (["It is four.<|im_end|>"], 0)
+
+
+def test_a_broken_off_last_turn_loses_its_end_only_if_it_is_taught():
+    chat = ChatTokenizer(make_tokenizer("chatml", template=FORGETFUL))
+    cut = encode(chat, [*TWO_TURNS[:-1], TWO_TURNS[-1] | {"cut": True}])
+    assert spans(chat, cut) == ["Paris  is it\n"]
+
+
+def test_a_template_that_changes_the_beginning_leaves_nothing_to_use():
+    chat = ChatTokenizer(make_tokenizer("chatml", template=RENAMING))
     assert encode(chat, TWO_TURNS) is Reason.TEMPLATE_NOT_PREFIX_STABLE
-    assert spans(chat, encode(chat, TWO_TURNS[:2])) == ["It is four.<|im_end|>"]
 
 
 def test_generation_prompt_that_is_not_in_the_turn_is_detected():

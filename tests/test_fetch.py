@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
 import subprocess
 import sys
-import threading
 import zipfile
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
 from taps import fetch
 from taps.data.downloads import download_wheel, wanted_files, with_retries
 from taps.plumbing.errors import TapsError
+from taps.plumbing.folders import visible_files
 from taps.plumbing.provenance import digest_of
+from tests.fake_hub import REVISION, FakeHub, serving
 
 CONTENT = b"forty-two questions\n"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
-REVISION = "0123456789abcdef0123456789abcdef01234567"
 
 
 def run_fetch(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -102,6 +102,32 @@ def test_broken_wheel_is_an_error_that_may_be_retried(index, tmp_path):
         download_wheel("toy-data==1.0", tmp_path)
 
 
+@pytest.mark.parametrize("damage", [0, 1, 2])
+def test_wheels_that_open_and_cannot_be_read_are_broken_too(index, tmp_path, damage):
+    wheel = next(index.glob("*.whl"))
+    content = bytearray(wheel.read_bytes())
+    start = content.index(CONTENT)
+    if damage == 0:  # the stored text
+        content[start] ^= 1
+    elif damage == 1:  # the entry says that it is encrypted
+        content[content.index(b"PK\x03\x04") + 6] |= 1
+        content[content.index(b"PK\x01\x02") + 8] |= 1
+    else:  # the entry says that it is packed by an unknown method
+        content[content.index(b"PK\x03\x04") + 8] = 77
+        content[content.index(b"PK\x01\x02") + 10] = 77
+    wheel.write_bytes(content)
+    with pytest.raises(OSError, match=r"."):
+        download_wheel("toy-data==1.0", tmp_path)
+
+
+def test_a_disk_that_is_full_for_pip_is_full(index, tmp_path, monkeypatch):
+    pip = subprocess.CompletedProcess([], 1, "", "ERROR: Could not install: [Errno 28] No space left on device\n")
+    monkeypatch.setattr("taps.data.downloads.subprocess.run", lambda *_, **__: pip)
+    with pytest.raises(OSError, match="No space left") as raised:
+        download_wheel("toy-data==1.0", tmp_path)
+    assert raised.value.errno == 28
+
+
 def test_retries_wait_longer_each_time():
     failures = iter([OSError("reset"), OSError("timeout")])
     pauses: list[float] = []
@@ -149,90 +175,38 @@ def test_interrupted_unpacking_leaves_nothing(index, tmp_path, monkeypatch):
 FILES = {"config.json": b"{}", "data/train.json": b'[{"id": 1}]', "weights.pth": b"pickle", "notes.md": b"hello"}
 
 
-class FakeHub(BaseHTTPRequestHandler):
-    """A Hub with one repository, `me/toy`; fails the first request for each name in `failing` with 503."""
-
-    failing: ClassVar[set[str]] = set()
-    tokens: ClassVar[set[str | None]] = set()
-    downloads: ClassVar[list[str]] = []
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        if "/me/toy" not in path:
-            return self.reply(404, b"", {"X-Error-Code": "RepoNotFound"})
-        self.tokens.add(self.headers.get("Authorization"))
-        if REVISION not in path:
-            return self.reply(404, b"", {"X-Error-Code": "RevisionNotFound"})
-        if path.startswith("/api/"):
-            tree = [{"type": "file", "path": k, "size": len(v), "oid": "0" * 40} for k, v in FILES.items()]
-            return self.reply(200, json.dumps(tree).encode(), {"Content-Type": "application/json"})
-        name = path.partition(f"/resolve/{REVISION}/")[2]
-        if name not in FILES:
-            return self.reply(404, b"", {"X-Error-Code": "EntryNotFound"})
-        if name in self.failing and self.command == "GET":
-            self.failing.discard(name)
-            return self.reply(503, b"", {})
-        if self.command == "GET":
-            self.downloads.append(name)
-        etag = hashlib.sha256(FILES[name]).hexdigest()
-        return self.reply(200, FILES[name], {"X-Repo-Commit": REVISION, "ETag": f'"{etag}"'})
-
-    def reply(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
-def hub():
-    FakeHub.failing, FakeHub.tokens, FakeHub.downloads = set(), set(), []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeHub)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+def hub() -> Iterator[FakeHub]:
+    with serving(FakeHub(FILES)) as hub:
+        yield hub
 
 
 def hub_flags(output: Path, *more: str, repo="me/toy", revision=REVISION) -> list[str]:
     return ["--hub", repo, "--revision", revision, "--attempts", "2", "--output", str(output), *more]
 
 
-def hub_environment(url: str, tmp_path: Path) -> dict[str, str]:
-    return {"HF_ENDPOINT": url, "HF_HOME": str(tmp_path / "home"), "HF_TOKEN": "hf_secret", "NO_PROXY": "127.0.0.1"}
-
-
 def test_repository_arrives_whole_after_a_failure_and_the_token_stays_secret(hub, tmp_path):
-    FakeHub.failing = {"data/train.json"}
+    hub.failing = {"data/train.json"}
     output = tmp_path / "toy"
-    result = run_fetch(*hub_flags(output), **hub_environment(hub, tmp_path))
+    result = run_fetch(*hub_flags(output), **hub.environment(tmp_path))
     assert result.returncode == 0, result.stderr
-    files = {path.relative_to(output).as_posix(): path.read_bytes() for path in fetch.visible_files(output)}
+    files = {path.relative_to(output).as_posix(): path.read_bytes() for path in visible_files(output)}
     assert files == {name: content for name, content in FILES.items() if name != "weights.pth"}
-    assert FakeHub.tokens == {"Bearer hf_secret"}
+    assert hub.tokens == {"Bearer hf_secret"}
     sidecar = (tmp_path / "toy.provenance.json").read_text()
     assert REVISION in sidecar
     assert "hf_secret" not in sidecar + result.stdout + result.stderr
-    assert FakeHub.downloads.count("config.json") == 1  # the second attempt kept what the first had brought
+    assert hub.downloads.count("config.json") == 1  # the second attempt kept what the first had brought
 
-    again = run_fetch(*hub_flags(output), **hub_environment("http://127.0.0.1:9", tmp_path))
+    nowhere = hub.environment(tmp_path) | {"HF_ENDPOINT": "http://127.0.0.1:9"}
+    again = run_fetch(*hub_flags(output), **nowhere)
     assert (again.returncode, "already there" in again.stderr) == (0, True)
 
 
 def test_single_hub_file(hub, tmp_path):
     output = tmp_path / "train.json"
     result = run_fetch(
-        *hub_flags(output, "--file", "data/train.json", "--repo-type", "dataset"), **hub_environment(hub, tmp_path)
+        *hub_flags(output, "--file", "data/train.json", "--repo-type", "dataset"), **hub.environment(tmp_path)
     )
     assert result.returncode == 0, result.stderr
     assert output.read_bytes() == FILES["data/train.json"]
@@ -253,17 +227,38 @@ def test_single_hub_file(hub, tmp_path):
 )
 def test_hub_errors_are_one_line(hub, tmp_path, flags, message):
     more = flags.pop("more", ())
-    result = run_fetch(*hub_flags(tmp_path / "toy", *more, **flags), **hub_environment(hub, tmp_path))
+    result = run_fetch(*hub_flags(tmp_path / "toy", *more, **flags), **hub.environment(tmp_path))
     assert result.returncode == 1
     assert message in result.stderr.splitlines()[-1]
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "toy").exists()
 
 
-@pytest.mark.parametrize("revision", ["main", "v1.0", "0123456", REVISION.upper() + "x"])
+@pytest.mark.parametrize("revision", ["main", "v1.0", "0123456", REVISION.upper() + "x", REVISION + "\n"])
 def test_moving_revisions_are_refused(tmp_path, revision):
     with pytest.raises(TapsError, match="not pinned, expected a commit of 40 hex digits"):
         fetch.main(hub_flags(tmp_path / "toy", revision=revision))
+
+
+HOSTILE = ["../outside.json", "/etc/outside.json", "a/../../outside.json", "a\\outside.json", "./a.json", "a//b.json"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_that_lead_elsewhere_are_refused(hub, tmp_path, name):
+    hub.listed = [name]
+    result = run_fetch(*hub_flags(tmp_path / "a" / "toy"), **hub.environment(tmp_path))
+    assert result.returncode == 1
+    assert "names a file that may lie elsewhere" in result.stderr.splitlines()[-1]
+    assert not list(tmp_path.rglob("outside.json"))
+    with pytest.raises(TapsError, match="names a file that may lie elsewhere"):
+        fetch.main(hub_flags(tmp_path / "toy", "--file", name))
+
+
+@pytest.mark.parametrize("repo", ["../..", "me/..", "./toy", "me", "me/toy/more", "me/toy\n", "_me/toy", "/toy"])
+def test_repositories_are_an_owner_and_a_name(tmp_path, repo):
+    with pytest.raises(TapsError, match="not a Hub repository, expected owner/name"):
+        fetch.main(hub_flags(tmp_path / "toy", repo=repo))
+    assert not list(tmp_path.iterdir())
 
 
 def test_wanted_files_leaves_out_copies():
@@ -271,6 +266,111 @@ def test_wanted_files_leaves_out_copies():
     assert wanted_files(names, ()) == ["model.safetensors", "config.json", "tokenizer.json"]
     assert wanted_files(names[1:], ()) == ["pytorch_model.bin", "config.json", "tokenizer.json"]
     assert wanted_files(names, ["*.bin"]) == ["pytorch_model.bin"]
+
+
+# --- splits of data sets ---------------------------------------------------------------------------------------------
+
+CARD = b"""---
+configs:
+- config_name: main
+  data_files: [{split: train, path: main/train-*}, {split: test, path: main/test-*}]
+- config_name: other
+  data_files: [{split: test, path: other/*}]
+---
+"""
+
+
+def lines(*names: str) -> bytes:
+    return b"".join(json.dumps({"question": name, "answer": None}).encode() + b"\n" for name in names)
+
+
+@pytest.fixture
+def data_set() -> Iterator[FakeHub]:
+    files = {"README.md": CARD, "main/train-0.jsonl": lines("a", "b"), "main/train-1.jsonl": lines("c")}
+    with serving(FakeHub(files | {"main/test-0.jsonl": lines("d"), "other/e.jsonl": lines("e")})) as hub:
+        yield hub
+
+
+def split_flags(output: Path, *more: str) -> list[str]:
+    return [*hub_flags(output, *more), "--repo-type", "dataset"]
+
+
+def questions(path: Path) -> list[str]:
+    return [json.loads(line)["question"] for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (("--config", "main", "--split", "train"), ["a", "b", "c"]),
+        (("--config", "main", "--split", "train", "--rows", "2"), ["a", "b"]),
+        (("--config", "other", "--split", "test"), ["e"]),
+    ],
+)
+def test_one_split_arrives_as_json_lines(data_set, tmp_path, flags, expected):
+    output = tmp_path / "out" / "rows.jsonl"
+    result = run_fetch(*split_flags(output, *flags), **data_set.environment(tmp_path))
+    assert result.returncode == 0, result.stderr
+    assert questions(output) == expected
+    assert digest_of(output) == hashlib.sha256(output.read_bytes()).hexdigest()
+    origin = json.loads((output.parent / "rows.jsonl.provenance.json").read_text())["provenance"]["origin"]
+    assert origin["revision"] == REVISION
+    assert (origin["config"], origin["split"]) == (flags[1], flags[3])
+    assert data_set.tokens == {"Bearer hf_secret"}
+    left = sorted(path.name for path in output.parent.iterdir())
+    assert left == [".rows.jsonl.lock", "rows.jsonl", "rows.jsonl.provenance.json"]
+
+    data_set.files.clear()
+    again = run_fetch(*split_flags(output, *flags), **data_set.environment(tmp_path))
+    assert (again.returncode, "already there" in again.stderr) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "flags", "message"),
+    [
+        ({}, ("--split", "test"), "Please pick one among the available configs: ['main', 'other']"),
+        ({}, ("--config", "main", "--split", "test", "--sha256", "0" * 64), "wrong sha256"),
+        ({"main/train-0.jsonl": b"[1]"}, ("--config", "main", "--split", "train"), "JSON"),
+        ({"README.md": CARD.replace(b"main/test-*", b"/etc/*.json")}, ("--config", "main", "--split", "test"), "error"),
+        (
+            {"README.md": CARD.replace(b"main/test-*", b"https://127.0.0.1/x.jsonl")},
+            ("--config", "main", "--split", "test"),
+            "cannot be read as a data set",
+        ),
+    ],
+    ids=["no config", "hash", "list", "card names /etc", "card names another host"],
+)
+def test_split_errors_are_one_line_and_leave_nothing(data_set, tmp_path, change, flags, message):
+    data_set.files |= change
+    output = tmp_path / "out" / "rows.jsonl"
+    result = run_fetch(*split_flags(output, *flags, "--attempts", "1"), **data_set.environment(tmp_path))
+    assert result.returncode == 1
+    assert message in result.stderr.splitlines()[-1]
+    assert "Traceback" not in result.stderr
+    assert [path.name for path in output.parent.iterdir()] == [".rows.jsonl.lock"]
+
+
+def test_a_local_card_cannot_name_files_outside_either(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "secret.jsonl").write_bytes(lines("secret"))
+    card = CARD.replace(b"main/test-*", str(tmp_path / "secret.jsonl").encode()).replace(b"main/train-*", b"a.jsonl")
+    (folder / "README.md").write_bytes(card.replace(b"other/*", b"a.jsonl"))
+    (folder / "a.jsonl").write_bytes(lines("a"))
+    flags = ["--path", str(folder), "--config", "main", "--split", "test", "--output", str(tmp_path / "o.jsonl")]
+    with pytest.raises(TapsError, match="names a file outside the data set"):
+        fetch.main(flags)
+    assert not (tmp_path / "o.jsonl").exists()
+
+
+def test_a_split_of_a_local_folder_whose_name_looks_like_a_pattern(tmp_path):
+    folder = tmp_path / "my [set] *"
+    folder.mkdir()
+    (folder / "train.jsonl.gz").write_bytes(gzip.compress(lines("a", "b")))
+    (folder / "test.jsonl").write_bytes(lines("c"))
+    for split, expected in (("train", ["a", "b"]), ("test", ["c"])):
+        fetch.main(["--path", str(folder), "--split", split, "--output", str(tmp_path / "o.jsonl")])
+        assert questions(tmp_path / "o.jsonl") == expected
 
 
 # --- local path ------------------------------------------------------------------------------------------------------
@@ -306,6 +406,11 @@ def test_local_file_with_an_awkward_name(tmp_path):
         (["--path", __file__, "--sha256", "0" * 64], "wrong sha256, expected 0000"),
         (["--package", "toy-data"], "needs --version"),
         (["--hub", "me/toy"], "needs --revision"),
+        (["--hub", "me/toy", "--config", "main"], "--config: is of a data set, and needs --split"),
+        (["--hub", "me/toy", "--rows", "3"], "--rows: is of a data set, and needs --split"),
+        (["--hub", "me/toy", "--split", "test"], "--split: is of a data set"),
+        (["--package", "toy-data", "--split", "test"], "--split: is of a data set"),
+        (["--path", __file__, "--split", "test"], "no such folder"),
     ],
 )
 def test_bad_flags(tmp_path, flags, message):

@@ -1,82 +1,21 @@
-"""Each benchmark's own format becomes prompts; subsets grow by extension; bad records are counted."""
+"""The stage `prompts`: subsets grow by extension, twins of training texts are left out and listed."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from taps import prompts
-from taps.data.benchmarks import READERS, references
 from taps.data.mixtures import seeded_order
-from taps.plumbing.artefacts import read_json, read_jsonl
+from taps.plumbing.artefacts import write_jsonl
 from taps.plumbing.errors import TapsError
+from tests.data_fixtures import dropped, run_corpus, run_prompts, write_jsonl_file
 
 DATA = Path(__file__).parent / "data"
-SHARED = Path(__file__).parents[1].parent / "shared" / "data" / "benchmarks"
-
-
-def run_prompts(reader: str, *inputs: Path, output: Path, flags: tuple[str, ...] = ()) -> tuple[list[dict], dict]:
-    """Returns (rows, audit content) of the stage run on files."""
-    audit = output.with_suffix(".audit.json")
-    sources = [part for path in inputs for part in ("--input", str(path))]
-    prompts.main(["--reader", reader, *sources, *flags, "--output", str(output), "--audit", str(audit)])
-    content = read_json(audit, kind="audit")
-    assert content["read"] == content["kept"] + sum(entry["count"] for entry in content["dropped"].values())
-    return read_jsonl(output, kind="prompts"), content
-
-
-RECORDS: list[tuple[str, str, Any, str | dict[str, Any]]] = [  # reader, kind, record, reason or prompt
-    ("gsm8k", "fine", {"question": "1 + 1?", "answer": "It is 2.\n#### 2"}, {"reference": ["It is 2.\n#### 2"]}),
-    ("gsm8k", "without ####", {"question": "1 + 1?", "answer": "two"}, {"turns": ["1 + 1?"], "reference": ["two"]}),
-    ("gsm8k", "without answer", {"question": "1 + 1?"}, {"reference": None}),
-    ("gsm8k", "without question", {"answer": "#### 2"}, "missing_question"),
-    ("gsm8k", "null question", {"question": None, "answer": "#### 2"}, "text_not_a_string"),
-    ("gsm8k", "blank question", {"question": " \n", "answer": "#### 2"}, "empty_text"),
-    ("gsm8k", "not an object", ["1 + 1?"], "not_an_object"),
-    ("gsm8k", "question.jsonl form", {"question_id": 5, "turns": ["1 + 1?"], "reference": ["2"]}, {"id": "5"}),
-    ("mt_bench", "fine", {"question_id": 81, "category": "writing", "turns": ["a", "b"]}, {"category": "writing"}),
-    ("mt_bench", "one turn", {"question_id": 81, "turns": ["a"]}, "one_turn_only"),
-    ("mt_bench", "no turns", {"turns": []}, "no_turns"),
-    ("mt_bench", "text for turns", {"turns": "a"}, "turns_not_a_list"),
-    ("mt_bench", "null turns", {"turns": None}, "missing_question"),
-    ("mt_bench", "empty second turn", {"turns": ["a", ""]}, "empty_text"),
-    ("mt_bench", "number turn", {"turns": ["a", 2]}, "text_not_a_string"),
-    ("mt_bench", "NUL", {"turns": ["a", "b\0"]}, "nul_character"),
-    ("mt_bench", "surrogate", {"turns": ["a", "b\ud800"]}, "lone_surrogate"),
-    ("mt_bench", "hub form", {"prompt_id": 81, "prompt": ["a", "b"], "reference": []}, {"id": "81", "reference": None}),
-    ("question_jsonl", "one turn", {"question_id": 3, "turns": ["a\r\nb "]}, {"turns": ["a\nb"], "category": None}),
-    ("question_jsonl", "no turns", {"question_id": 3}, "missing_question"),
-    ("math_500", "hub form", {"problem": "x?", "solution": "so y", "answer": "y", "subject": "Sets", "unique_id": "1"},
-     {"id": "1", "category": "Sets", "turns": ["x?"], "reference": ["so y"]}),
-    ("math_500", "answer only", {"problem": "x?", "answer": "y"}, {"reference": ["y"], "category": "math"}),
-    ("svamp", "hub form", {"ID": "c-1", "Body": "Two birds sing.", "Question": "How many?", "Answer": "2.0"},
-     {"id": "c-1", "turns": ["Two birds sing. How many?"], "reference": ["2.0"]}),
-    ("svamp", "joined form", {"question_concat": "Two birds. How many?", "Body": "x", "Answer": 2},
-     {"turns": ["Two birds. How many?"], "reference": ["2"]}),
-    ("svamp", "without question", {"Body": "Two birds sing."}, "text_not_a_string"),
-    ("aime", "question", {"question": "Find n.", "answer": "70"}, {"turns": ["Find n."], "reference": ["70"]}),
-    ("aime", "problem", {"problem": "Find n.", "answer": 70}, {"turns": ["Find n."], "reference": ["70"]}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("reader", "kind", "record", "expected"), RECORDS, ids=lambda value: str(value)[:24])
-def test_record(reader, kind, record, expected, tmp_path):
-    path = tmp_path / "in.jsonl"
-    good = {"question_id": "good", "turns": ["Good?", "Good!"]}
-    path.write_text("\n".join(map(json.dumps, [good, record, good])))
-    rows, audit = run_prompts(reader, path, output=tmp_path / "out.jsonl")
-    assert [rows[0]["id"], rows[-1]["id"]] == ["good", "good#2"]
-    if isinstance(expected, str):
-        assert [entry["count"] for entry in audit["dropped"].values()] == [1]
-        assert list(audit["dropped"]) == [expected]
-    else:
-        assert set(rows[1]) == {"id", "category", "turns", "reference"}
-        assert {key: rows[1][key] for key in expected} == expected
 
 
 def test_missing_marks_and_repeats_are_noted(tmp_path):
@@ -138,13 +77,6 @@ def test_generated_prompts_extend_and_have_references(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [(None, None), ("a", ["a"]), (3, ["3"]), (["a", None, "", 1.5], ["a", "1.5"]), ([], None)]
-)
-def test_references(value, expected):
-    assert references(value) == expected
-
-
-@pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["--reader", "gsm8k"], "needs --input"),
@@ -159,16 +91,70 @@ def test_bad_flags(flags, message, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the full benchmark files lie outside the repository")
-@pytest.mark.parametrize(
-    ("reader", "num_turns", "number"),
-    [("gsm8k", 1, 1319), ("math_500", 1, 500), ("svamp", 1, 300), ("mt_bench", 2, 80)],
-)
-def test_full_benchmarks(reader, num_turns, number, tmp_path):
-    rows, audit = run_prompts(reader, SHARED / f"{reader}.jsonl", output=tmp_path / "out.jsonl")
-    assert (len(rows), audit["dropped"]) == (number, {})
-    assert {len(row["turns"]) for row in rows} == {num_turns}
+# --- parts and twins -------------------------------------------------------------------------------------------------
+
+QUESTION = "Emily can peel 6 shrimp a minute and saute 30 of them in 10 minutes. How long will she cook 90 of them?"
+TWIN = "Ava can peel 10 shrimp a minute and saute twenty of them in 13 minutes. How long will she cook 40 of them?"
+OTHERS = ["A robe takes 2 bolts of blue fiber and half that much white fiber. How many bolts does it take?", "Why?"]
 
 
-def test_every_reader_is_exercised():
-    assert {reader for reader, *_ in RECORDS} | {"reasoning_gym"} == set(READERS)
+def write_corpus(path: Path, *texts: str) -> Path:
+    rows = [
+        {"id": f"c{i}", "turns": [{"role": "user", "text": text}, {"role": "assistant", "text": "So."}]}
+        for i, text in enumerate(texts)
+    ]
+    write_jsonl(path, rows, kind="corpus", provenance={})
+    return path
+
+
+def questions(path: Path) -> Path:
+    return write_jsonl_file(path, [{"id": i, "turns": [text]} for i, text in enumerate([QUESTION, *OTHERS])])
+
+
+def test_twins_of_training_texts_are_counted_listed_and_left_out(tmp_path):
+    corpora = [write_corpus(tmp_path / "a.jsonl", "Hello.", TWIN), write_corpus(tmp_path / "b.jsonl", "why")]
+    flags = tuple(part for corpus in corpora for part in ("--exclude-overlap", str(corpus)))
+    rows, audit = run_prompts(
+        "question_jsonl", questions(tmp_path / "q.jsonl"), output=tmp_path / "out.jsonl", flags=flags
+    )
+    assert [row["id"] for row in rows] == ["1"]
+    assert dropped(audit) == {"twin_in_training": 2}
+    listed = audit["dropped"]["twin_in_training"]["listed"]
+    assert [entry.split(":")[0] for entry in listed] == ["0", "2"]
+    assert listed[1] == "2: 100% of it in training conversation c0"
+
+
+def test_nothing_is_left_out_unasked(tmp_path):
+    rows, audit = run_prompts("question_jsonl", questions(tmp_path / "q.jsonl"), output=tmp_path / "out.jsonl")
+    assert len(rows) == 3
+    assert (audit["dropped"], audit["notes"]) == ({}, [])
+
+
+def test_generated_prompts_leave_out_what_training_knows_and_are_still_as_many(tmp_path):
+    def take(*flags: str) -> tuple[list[dict], dict]:
+        source = ("--task", "gsm_symbolic", "--num-prompts", "6", "--seed", "1", *flags)
+        return run_prompts("reasoning_gym", output=tmp_path / "out.jsonl", flags=source)
+
+    plain, _ = take("--templates", "0-3")
+    corpus = write_corpus(tmp_path / "c.jsonl", *(row["turns"][0] for row in plain if "peel" in row["turns"][0]))
+    rows, audit = take("--templates", "0-3", "--exclude-overlap", str(corpus))
+    assert len(rows) == 6
+    assert not any("peel" in row["turns"][0] for row in rows)
+    assert any("peel" in row["turns"][0] for row in plain)
+    assert dropped(audit)["twin_in_training"] >= 1
+    with pytest.raises(TapsError, match=r"too few prompts that can be used, expected 6, found .*twin_in_training 120"):
+        take("--templates", "0", "--exclude-overlap", str(corpus))
+
+
+def test_parts_of_a_benchmark_and_of_its_training_corpus_are_apart(tmp_path):
+    animals = ["cats", "dogs", "ducks", "cows", "hens", "pigs", "rats", "bees"]
+    texts = [f"{name} has {n} {animal} and one more. How many?" for n, animal in enumerate(animals) for name in "XY"]
+    source = write_jsonl_file(
+        tmp_path / "q.jsonl", [{"question": text, "answer": "It is 2.\n#### 2"} for text in texts]
+    )
+    rows, audit = run_prompts("gsm8k", source, output=tmp_path / "out.jsonl", flags=("--part", "0.5:1"))
+    corpus, _ = run_corpus(source, "--part", "0:0.5", reader="gsm8k_solutions")
+    asked = [{row["turns"][0] for row in rows}, {row["turns"][0]["text"] for row in corpus}]
+    assert not asked[0] & asked[1]
+    assert asked[0] | asked[1] == set(texts)
+    assert dropped(audit)["other_part"] == len(corpus) > 0

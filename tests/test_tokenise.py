@@ -1,6 +1,7 @@
 """Token lists of a corpus: everything accounted for, the same order at every size."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from taps.data.chat import ChatTokenizer
 from taps.data.mixtures import seeded_order
 from taps.plumbing.artefacts import read_json, read_tensors, write_jsonl
 from taps.plumbing.errors import TapsError
-from tests.chat_fixtures import make_tokenizer, save_target
+from taps.study.schema import load_schema
+from tests.chat_fixtures import CHATML, make_tokenizer, save_target
 
 
 def conversation(i: int, question: str = "What?", answer: str = "four") -> dict:
@@ -105,3 +107,66 @@ def test_an_unusable_corpus_is_one_clear_error(tmp_path):
     with pytest.raises(TapsError, match=r"no conversation can be used \(c.jsonl: read 2.*special_token_in_text 1"):
         tokenise.main([str(argument) for argument in arguments])
     assert not (tmp_path / "o.safetensors").exists()
+
+
+# --- what a chat template loses --------------------------------------------------------------------------------------
+
+REFUSING = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + CHATML
+LAST_ONLY = CHATML.replace(
+    "message.content +", "(message.content if loop.last or message.role != 'assistant' else '') +"
+)
+
+
+def with_system(row: dict) -> dict:
+    return {**row, "turns": [{"role": "system", "text": "What?"}, *row["turns"]]}
+
+
+def run_stage(folder: Path, template: str, rows: list[dict], *flags: str) -> dict:
+    """Returns the audit of the stage run on rows under a template."""
+    target = save_target(folder / "target", "chatml", template=template)
+    write_jsonl(folder / "c.jsonl", rows, kind="corpus", provenance={})
+    arguments = ["--target", target, "--corpus", folder / "c.jsonl", "--max-length", 256, "--seed", 0, *flags]
+    arguments += ["--output", folder / "c.safetensors", "--audit", folder / "audit.json"]
+    tokenise.main([str(argument) for argument in arguments])
+    return read_json(folder / "audit.json", kind="audit")
+
+
+PLAIN = [conversation(i) for i in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("num_refused", "flags", "outcome"),
+    [
+        (0, (), "quiet"),
+        (1, (), "quiet"),
+        (2, (), "warns"),
+        (5, (), "warns"),
+        (6, (), "stops"),
+        (1, ("--max-template-drop", "0"), "stops"),
+        (9, ("--max-template-drop", "1"), "warns"),
+        (9, ("--max-template-drop", "1", "--max-rows", "1"), "warns"),
+    ],
+)
+def test_a_template_that_drops_much_stops_the_run(tmp_path, capsys, num_refused, flags, outcome):
+    rows = [with_system(row) for row in PLAIN[:num_refused]] + PLAIN[num_refused:]
+    if outcome == "stops":
+        with pytest.raises(TapsError, match=r"by the chat template, .*refused_by_template \d.*max_template_drop"):
+            run_stage(tmp_path, REFUSING, rows, *flags)
+        assert not (tmp_path / "c.safetensors").exists()
+        return
+    run_stage(tmp_path, REFUSING, rows, *flags)
+    assert ("warning" in capsys.readouterr().err) is (outcome == "warns")
+
+
+def test_answers_that_a_template_leaves_out_are_counted_and_warned_of(tmp_path, capsys):
+    longer = [{**row, "turns": row["turns"] * 2} for row in PLAIN[:4]]
+    audit = run_stage(tmp_path, LAST_ONLY, longer + PLAIN[4:])
+    assert audit["kept"] == 10
+    assert any(note.startswith("4 of the kept: only its last answers supervised") for note in audit["notes"])
+    assert "4 of 10 conversations have only its last answers supervised" in capsys.readouterr().err
+
+
+def test_remedies_name_keys_that_there_are():
+    target = load_schema()["properties"]["target"]["properties"]
+    for key in ("chat_template", "template_options", "max_template_drop", "date"):
+        assert key in target

@@ -130,7 +130,8 @@ def test_the_second_turn_follows_the_recorded_first_answer(folder):
     starts = tensors["offsets"].tolist()
     for index, question in enumerate(ROWS[0]["turns"]):
         messages.append({"role": "user", "text": question})
-        prompt = target.render([messages])[0]
+        (prompt,) = target.render([messages])
+        assert isinstance(prompt, list)
         answer = greedy(target, prompt, 12)
         assert tensors["tokens"][starts[index] : starts[index + 1]].tolist() == [*prompt, *answer]
         assert tensors["prompt_lengths"][index] == len(prompt)

@@ -4,8 +4,9 @@ The supervised tokens follow from the template alone, never from searching the t
 
 - a template with `{% generation %}` blocks names the assistant's characters itself;
 - any other is rendered turn by turn; assistant turn i is what `render(turns[:i + 1])` adds to
-  `render(turns[:i], add_generation_prompt=True)`. A template that rewrites earlier turns breaks that chain of prefixes
-  and is refused for the conversation, since the prefix the model saw then differs from the one in the text.
+  `render(turns[:i], add_generation_prompt=True)`. Where a template rewrites earlier turns (Qwen3 removes their
+  reasoning), the prefix of such a turn is not in the text: it is not supervised, the last turn is. A conversation of
+  which no turn has its prefix in the text is refused.
 
 The whole conversation is tokenised once and the spans are mapped to its tokens by their character offsets, so nothing
 shifts at a border; a token that straddles one is not supervised. A turn is supervised up to and including its
@@ -27,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from taps.data.chat_template import RefusedByTemplateError, one_template, render, render_marked, settled_template
 from taps.data.stop_tokens import special_ids, stop_ids
 from taps.plumbing.errors import TapsError
 
@@ -51,17 +53,20 @@ class TokenRow:
         tokens: int32 [n] the rendered conversation, cut at the maximal length.
         supervised: bool [n] True for tokens that the target would emit itself.
         truncated: Whether something was cut off.
+        num_rewritten: Answers that are not supervised, since the template rewrites what stands before them.
     """
 
     tokens: np.ndarray
     supervised: np.ndarray
     truncated: bool
+    num_rewritten: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Rendered:
     text: str
     spans: list[tuple[int, int]]  # characters of each assistant turn: [begin, end)
+    num_rewritten: int = 0  # assistant turns without a span
     cut: bool = False  # whether the last turn was broken off, so that its end-of-turn token is nobody's
 
 
@@ -87,9 +92,7 @@ class ChatTokenizer:
         """
         if not getattr(tokenizer, "is_fast", False):
             raise TapsError(where, "a slow tokenizer", expected="tokenizer.json, which gives character offsets")
-        if not isinstance(tokenizer.chat_template, str):
-            remedy = "give one with: python -m taps.prepare_target --chat-template FILE"
-            raise TapsError(where, "has no chat template", remedy=remedy)
+        tokenizer.chat_template = settled_template(one_template(tokenizer.chat_template, where=where))
         own = set() if tokenizer.eos_token_id is None else {tokenizer.eos_token_id}
         tokenizer.backend_tokenizer.no_truncation()  # tokenizer.json may ask for either
         tokenizer.backend_tokenizer.no_padding()
@@ -150,57 +153,47 @@ class ChatTokenizer:
 
     def _render(self, turns: Turns) -> _Rendered | Reason:
         """Returns the conversation's text and the characters of its assistant turns."""
-        from jinja2 import TemplateError
-
         if self._mentions_special(turns):
             return Reason.SPECIAL_TOKEN_IN_TEXT
         if not turns or turns[0]["role"] == "assistant":  # templates may not be asked for an empty prefix
             return Reason.REFUSED_BY_TEMPLATE
         try:
             rendered = self._marked(turns) if self._marks_generation else self._chained(turns)
-        except TemplateError:
+        except RefusedByTemplateError:
             return Reason.REFUSED_BY_TEMPLATE
-        cut = bool(turns[-1].get("cut"))
-        return rendered if isinstance(rendered, Reason) else replace(rendered, cut=cut)
+        if isinstance(rendered, Reason) or not turns[-1].get("cut"):
+            return rendered
+        last_is_taught = self._marks_generation or rendered.spans[-1][1] == len(rendered.text)
+        return replace(rendered, cut=last_is_taught)
 
     def _marked(self, turns: Turns) -> _Rendered:
         """Returns text and spans as the template's own generation blocks name them."""
-        from transformers.utils.chat_template_utils import render_jinja_template
-
-        rendered: Any = render_jinja_template(  # annotated as str; returns (texts, spans) of the conversations
-            conversations=[_messages(turns)],
-            chat_template=self.tokenizer.chat_template,
-            return_assistant_tokens_mask=True,
-            **self.tokenizer.special_tokens_map,
-        )
-        (text,), (spans,) = rendered
+        text, spans = render_marked(self.tokenizer, _messages(turns))
         return _Rendered(text=text, spans=spans)
 
     def _chained(self, turns: Turns) -> _Rendered | Reason:
         """Returns text and spans from rendered prefixes."""
         text, spans = self._apply(turns), []
-        for i, turn in enumerate(turns):
-            if turn["role"] != "assistant":
-                continue
+        answers = [i for i, turn in enumerate(turns) if turn["role"] == "assistant"]
+        for i in answers:
             before = self._apply(turns[:i], add_generation_prompt=True)
             after = self._apply(turns[: i + 1])
-            if not (after.startswith(before) and text.startswith(after)):
-                return Reason.TEMPLATE_NOT_PREFIX_STABLE
-            spans.append((len(before), len(after)))
-        return _Rendered(text=text, spans=spans)
+            if after.startswith(before) and text.startswith(after):
+                spans.append((len(before), len(after)))
+        if answers and not spans:
+            return Reason.TEMPLATE_NOT_PREFIX_STABLE
+        return _Rendered(text=text, spans=spans, num_rewritten=len(answers) - len(spans))
 
     def _render_prompt(self, turns: Turns) -> str | Reason:
-        from jinja2 import TemplateError
-
         if self._mentions_special(turns):
             return Reason.SPECIAL_TOKEN_IN_TEXT
         try:
             return self._apply(turns, add_generation_prompt=True)
-        except TemplateError:
+        except RefusedByTemplateError:
             return Reason.REFUSED_BY_TEMPLATE
 
-    def _apply(self, turns: Turns, **options: bool) -> str:
-        return self.tokenizer.apply_chat_template(_messages(turns), tokenize=False, **options)
+    def _apply(self, turns: Turns, *, add_generation_prompt: bool = False) -> str:
+        return render(self.tokenizer, _messages(turns), add_generation_prompt=add_generation_prompt)
 
     def _mentions_special(self, turns: Turns) -> bool:
         """Returns whether somebody typed a special token, which the tokenizer would take for the template's."""
@@ -231,7 +224,12 @@ class ChatTokenizer:
         supervised = supervised[: len(kept)]
         if not supervised.any():
             return Reason.NO_SUPERVISED_TOKEN
-        return TokenRow(tokens=kept, supervised=supervised, truncated=len(kept) < len(tokens))
+        return TokenRow(
+            tokens=kept,
+            supervised=supervised,
+            truncated=len(kept) < len(tokens),
+            num_rewritten=rendered.num_rewritten,
+        )
 
     def _supervised(self, tokens: np.ndarray, offsets: np.ndarray, spans: list[tuple[int, int]]) -> np.ndarray:
         """Returns bool [n]: tokens wholly within a span, up to the one that ends the turn.

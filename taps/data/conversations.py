@@ -1,111 +1,130 @@
-"""Conversations out of other people's files: which turns of a record can be used, and why not the others.
+"""Conversations out of other people's records: which turns can be used, and why not the others.
 
-Two shapes of record are known: lists of turns (ShareGPT, `messages`) and instruction/output pairs (MathInstruct).
-A conversation is trimmed to its first user turn (a leading system turn stays), cut where user and assistant stop
-taking turns or a turn cannot be used, and ends with an assistant turn. Text keeps every character but outer blanks and
-carriage returns: markup, zero-width and right-to-left characters and special tokens are what people really sent.
+Two shapes of record are known: lists of turns (ShareGPT, `messages`) and pairs (MathInstruct: instruction and output).
+A conversation is trimmed to its first user turn (leading system and developer turns stay, as one), cut where user and
+assistant stop taking turns or a turn cannot be used, and ends with an assistant turn. An answer that calls a tool is no
+answer in words: the conversation ends before it, so that no end of turn is taught in the call's place.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from taps.data.audit import Audit
-from taps.data.json_stream import Record
+from taps.data.texts import REASONING_LEFT_OUT, Reason, Text, as_list, clean_text, first_present, read_text
 
-Turn = dict[str, str]  # {"role": "system" | "user" | "assistant", "text": str}
+TRIMMED = "trimmed to the first user turn or cut at a break"
+TOOLS_LEFT_OUT = "descriptions of tools left out"
 
 ROLES = {
-    **dict.fromkeys(("human", "user"), "user"),
-    **dict.fromkeys(("gpt", "assistant", "chatgpt", "bing", "bard"), "assistant"),
-    "system": "system",
+    **dict.fromkeys(("human", "user", "prompter"), "user"),
+    **dict.fromkeys(("gpt", "assistant", "chatgpt", "bing", "bard", "model"), "assistant"),
+    **dict.fromkeys(("system", "developer"), "system"),
 }
 """Name of a speaker in lower case -> role."""
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_TURN_LISTS = ("conversations", "messages", "conversation")
-_INSTRUCTIONS = ("instruction", "question", "problem")
-_OUTPUTS = ("output", "response", "answer", "solution")
+TURN_LISTS = ("conversations", "messages", "conversation", "turns")
+"""Keys under which records hold a list of turns."""
+
+INSTRUCTIONS = ("instruction", "question", "problem", "query", "prompt")
+"""Keys under which records hold what was asked."""
+
+_TOOL_ROLES = ("tool", "function", "function_call", "tool_call", "tool_response", "observation", "ipython")
+_TOOL_CALLS = ("tool_calls", "function_call")
+_REASONING = ("reasoning_content", "reasoning", "thinking")
+_SYSTEM = ("system", "system_prompt")
+_OUTPUTS = ("output", "response", "answer", "solution", "completion")
 
 
-class Reason(StrEnum):
-    """Why a record was dropped."""
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """Something said.
 
-    NOT_AN_OBJECT = "not_an_object"
-    MISSING_CONVERSATION = "missing_conversation"
-    CONVERSATION_NOT_A_LIST = "conversation_not_a_list"
-    NO_TURNS = "no_turns"
-    TURN_NOT_AN_OBJECT = "turn_not_an_object"
-    MISSING_ROLE = "missing_role"
-    UNKNOWN_ROLE = "unknown_role"
-    MISSING_TEXT = "missing_text"
-    TEXT_NOT_A_STRING = "text_not_a_string"
-    EMPTY_TEXT = "empty_text"
-    NUL_CHARACTER = "nul_character"
-    LONE_SURROGATE = "lone_surrogate"
-    NO_USER_TURN = "no_user_turn"
-    NO_ANSWER = "no_answer"
-    SAME_ROLE_TWICE = "same_role_twice"
-    EMPTY_INSTRUCTION = "empty_instruction"
-    EMPTY_OUTPUT = "empty_output"
-    DUPLICATE = "duplicate_conversation"
+    Attributes:
+        role: `system`, `user` or `assistant`.
+        text: Not empty.
+        notes: What was done to it, in the audit's words.
+    """
+
+    role: str
+    text: str
+    notes: tuple[str, ...] = ()
 
 
-# --- one record ------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class Conversation:
+    """What a record gives.
+
+    Attributes:
+        turns: A system turn if there is one, then user and assistant by turns, the assistant last.
+        notes: What was done to the record, in the audit's words.
+    """
+
+    turns: list[Turn]
+    notes: tuple[str, ...] = ()
+
+    def rows(self) -> list[dict[str, str]]:
+        """Returns the turns as a corpus file holds them."""
+        return [{"role": turn.role, "text": turn.text} for turn in self.turns]
+
+    def all_notes(self) -> list[str]:
+        """Returns each note once."""
+        return list(dict.fromkeys([*self.notes, *(note for turn in self.turns for note in turn.notes)]))
 
 
-def clean_text(value: Any) -> str | Reason:
-    """Returns a turn's text without outer blanks and carriage returns, or why it cannot be used."""
-    if not isinstance(value, str):
-        return Reason.TEXT_NOT_A_STRING
-    text = value.replace("\r\n", "\n").replace("\r", "\n").strip()
-    if not text:
-        return Reason.EMPTY_TEXT
-    if "\0" in text:
-        return Reason.NUL_CHARACTER
-    if _SURROGATE.search(text):
-        return Reason.LONE_SURROGATE
-    return text
+# --- lists of turns --------------------------------------------------------------------------------------------------
+
+
+def from_turns(record: Mapping[str, Any]) -> Conversation | Reason:
+    """Returns the conversation that a record holds as a list of turns."""
+    value = first_present(record, TURN_LISTS)
+    if value is None:
+        return Reason.MISSING_CONVERSATION
+    listed = as_list(value)
+    if listed is None:
+        return Reason.CONVERSATION_NOT_A_LIST
+    return usable_part(listed, record)
+
+
+def usable_part(listed: Sequence[Any], record: Mapping[str, Any]) -> Conversation | Reason:
+    """Returns the usable part of a list of turns; the record may hold a system text beside it."""
+    turns = [clean_turn(turn) for turn in listed]
+    if not turns:
+        return Reason.NO_TURNS
+    start = next((i for i, turn in enumerate(turns) if isinstance(turn, Turn) and turn.role == "user"), None)
+    if start is None:
+        return next((turn for turn in turns if isinstance(turn, Reason)), Reason.NO_USER_TURN)
+    exchange, ending = alternating(turns[start:])
+    if not exchange:
+        return ending
+    lead = [turn for turn in turns[:start] if isinstance(turn, Turn) and turn.role == "system"]
+    shortened = len(lead) + len(exchange) < len(turns)
+    notes = ((TRIMMED,) if shortened else ()) + ((TOOLS_LEFT_OUT,) if as_list(record.get("tools")) else ())
+    system = _system_turn([*_own_system(record), *(turn.text for turn in lead)])
+    return Conversation(turns=system + exchange, notes=notes)
 
 
 def clean_turn(turn: Any) -> Turn | Reason:
     """Returns a turn in our spelling, or why it cannot be used."""
     if not isinstance(turn, Mapping):
         return Reason.TURN_NOT_AN_OBJECT
-    name = turn.get("from", turn.get("role"))
+    name = first_present(turn, ("from", "role"))
     if name is None:
         return Reason.MISSING_ROLE
-    role = ROLES.get(name.strip().lower()) if isinstance(name, str) else None
-    if role is None:
+    name = name.strip().lower() if isinstance(name, str) else ""
+    if name in _TOOL_ROLES or any(first_present(turn, (key,)) for key in _TOOL_CALLS):
+        return Reason.TOOL_USE
+    if name not in ROLES:
         return Reason.UNKNOWN_ROLE
-    if "value" not in turn and "content" not in turn:
+    value = first_present(turn, ("value", "content", "text"))
+    if value is None:
         return Reason.MISSING_TEXT
-    text = clean_text(turn.get("value", turn.get("content")))
-    return text if isinstance(text, Reason) else {"role": role, "text": text}
-
-
-def clean_conversation(record: Mapping[str, Any]) -> tuple[list[Turn] | Reason, bool]:
-    """Returns (usable turns, whether any were trimmed or cut off), or (why there are none, False)."""
-    key = next((key for key in _TURN_LISTS if key in record), None)
-    if key is None:
-        return Reason.MISSING_CONVERSATION, False
-    if not isinstance(record[key], list):
-        return Reason.CONVERSATION_NOT_A_LIST, False
-    turns = [clean_turn(turn) for turn in record[key]]
-    if not turns:
-        return Reason.NO_TURNS, False
-    lead = [turn for turn in turns[:1] if not isinstance(turn, Reason) and turn["role"] == "system"]
-    start = next((i for i, turn in enumerate(turns) if not isinstance(turn, Reason) and turn["role"] == "user"), None)
-    if start is None:
-        return next((turn for turn in turns if isinstance(turn, Reason)), Reason.NO_USER_TURN), False
-    exchange, ending = alternating(turns[start:])
-    if not exchange:
-        return ending, False
-    return lead + exchange, len(lead) + len(exchange) < len(turns)
+    text = read_text(value)
+    if isinstance(text, Reason):
+        return text
+    reasoned = (REASONING_LEFT_OUT,) if first_present(turn, _REASONING) else text.notes
+    return Turn(role=ROLES[name], text=text.text, notes=reasoned)
 
 
 def alternating(turns: Sequence[Turn | Reason]) -> tuple[list[Turn], Reason]:
@@ -116,86 +135,70 @@ def alternating(turns: Sequence[Turn | Reason]) -> tuple[list[Turn], Reason]:
         if isinstance(turn, Reason):
             ending = turn
             break
-        if turn["role"] != ("user", "assistant")[len(exchange) % 2]:
+        if turn.role != ("user", "assistant")[len(exchange) % 2]:
             ending = Reason.SAME_ROLE_TWICE
             break
         exchange.append(turn)
-    return exchange[: len(exchange) // 2 * 2], ending
+    usable = len(exchange) // 2 * 2
+    if ending is Reason.TOOL_USE and usable == len(exchange):  # the last answer went on with a call
+        usable = max(0, usable - 2)
+    return exchange[:usable], ending
 
 
-def clean_instruction(record: Mapping[str, Any]) -> list[Turn] | Reason:
-    """Returns the two turns of an instruction/output record (an `input` is appended to the instruction)."""
-    question = clean_text(next((record[key] for key in _INSTRUCTIONS if key in record), None))
-    answer = clean_text(next((record[key] for key in _OUTPUTS if key in record), None))
+def _own_system(record: Mapping[str, Any]) -> list[str]:
+    """Returns the system text that stands beside the turns, if there is one."""
+    text = clean_text(first_present(record, _SYSTEM))
+    return [] if isinstance(text, Reason) else [text]
+
+
+def _system_turn(texts: Sequence[str]) -> list[Turn]:
+    """Returns one system turn of all texts, each once; none of none."""
+    return [Turn(role="system", text="\n\n".join(dict.fromkeys(texts)))] if texts else []
+
+
+# --- pairs -----------------------------------------------------------------------------------------------------------
+
+
+def from_pair(record: Mapping[str, Any]) -> Conversation | Reason:
+    """Returns the two turns of a record of instruction and output, behind the system text and history beside them.
+
+    An `input` is appended to the instruction. Both may be lists of turns (prompt and completion of a chat).
+    """
+    instruction, output = first_present(record, INSTRUCTIONS), first_present(record, _OUTPUTS)
+    if isinstance(instruction, list) and isinstance(output, list):
+        return usable_part([*instruction, *output], record)
+    question, answer = read_text(instruction), read_text(output)
     if isinstance(question, Reason):
         return Reason.EMPTY_INSTRUCTION if question in (Reason.EMPTY_TEXT, Reason.TEXT_NOT_A_STRING) else question
     if isinstance(answer, Reason):
         return Reason.EMPTY_OUTPUT if answer in (Reason.EMPTY_TEXT, Reason.TEXT_NOT_A_STRING) else answer
-    context = clean_text(record.get("input"))
-    if not isinstance(context, Reason):
-        question = f"{question}\n\n{context}"
-    return [{"role": "user", "text": question}, {"role": "assistant", "text": answer}]
+    asked = _with_input(question, first_present(record, ("input",)))
+    history = _history(first_present(record, ("history",)))
+    for part in (asked, history):
+        if isinstance(part, Reason):
+            return part
+    assert isinstance(asked, str)
+    assert isinstance(history, list)
+    pair = [Turn(role="user", text=asked), Turn(role="assistant", text=answer.text, notes=answer.notes)]
+    return Conversation(turns=_system_turn(_own_system(record)) + history + pair)
 
 
-# --- many records ----------------------------------------------------------------------------------------------------
+def _with_input(question: Text, value: Any) -> str | Reason:
+    context = clean_text("" if value is None else value)
+    if context is Reason.EMPTY_TEXT:
+        return question.text
+    return context if isinstance(context, Reason) else f"{question.text}\n\n{context}"
 
 
-def read_conversations(records: Iterable[Record], audit: Audit, *, reader: str) -> Iterator[dict[str, Any]]:
-    """Yields corpus rows {"id", "turns"} with unique ids and fills the audit.
-
-    Args:
-        records: As `stream_json` yields them.
-        audit: Counts every record.
-        reader: `sharegpt` (lists of turns), `instruction` (pairs) or `hub` (whichever a record looks like).
-    """
-    ids, contents = UniqueIds(), set[bytes]()
-    for record in records:
-        name = record_id(record)
-        turns, shortened = _clean(record, reader)
-        if isinstance(turns, str):
-            audit.drop(turns, name)
-            continue
-        content = hashlib.sha256(repr(turns).encode()).digest()
-        if content in contents:
-            audit.drop(Reason.DUPLICATE, name)
-            continue
-        contents.add(content)
-        audit.keep()
-        if shortened:
-            audit.changed["trimmed to the first user turn or cut at a break"] += 1
-        yield {"id": ids.unique(name), "turns": turns}
-
-
-def _clean(record: Record, reader: str) -> tuple[list[Turn] | str, bool]:
-    if record.problem:
-        return record.problem, False
-    if not isinstance(record.value, Mapping):
-        return Reason.NOT_AN_OBJECT, False
-    pair = reader == "instruction" or (reader == "hub" and not any(key in record.value for key in _TURN_LISTS))
-    return (clean_instruction(record.value), False) if pair else clean_conversation(record.value)
-
-
-def record_id(record: Record) -> str:
-    """Returns the record's own id as text, or its position for records that have none."""
-    if isinstance(record.value, Mapping):
-        for key in ("id", "question_id", "prompt_id", "unique_id", "ID"):
-            value = record.value.get(key)
-            if isinstance(value, int) or (isinstance(value, str) and value.strip() and clean_text(value) == value):
-                return str(value)
-    return str(record.index)
-
-
-class UniqueIds:
-    """Makes ids unique: the second `x` becomes `x#2`."""
-
-    def __init__(self) -> None:
-        self._seen: set[str] = set()
-
-    def unique(self, name: str) -> str:
-        """Returns `name`, with a number behind it if it was given out before."""
-        candidate, number = name, 1
-        while candidate in self._seen:
-            number += 1
-            candidate = f"{name}#{number}"
-        self._seen.add(candidate)
-        return candidate
+def _history(value: Any) -> list[Turn] | Reason:
+    """Returns the turns of earlier pairs [[question, answer], ...]."""
+    turns: list[Turn] = []
+    for pair in as_list(value) or ():
+        if not isinstance(pair, list) or len(pair) != 2:
+            return Reason.CONVERSATION_NOT_A_LIST
+        for role, said in zip(("user", "assistant"), pair, strict=True):
+            text = clean_text(said)
+            if isinstance(text, Reason):
+                return text
+            turns.append(Turn(role=role, text=text))
+    return turns

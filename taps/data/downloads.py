@@ -13,12 +13,14 @@ import subprocess
 import sys
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from taps.plumbing.errors import TapsError
+from taps.plumbing.plain_names import plain_name
 
 T = TypeVar("T")
 
@@ -70,12 +72,19 @@ def download_wheel(requirement: str, folder: Path) -> Path:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     wheels = sorted(folder.glob("*.whl"))
     if result.returncode or len(wheels) != 1:
+        if "No space left on device" in result.stderr:  # another attempt would not find more
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
         lines = [line for line in result.stderr.splitlines() if "ERROR" in line] or result.stderr.splitlines()
         raise OSError(lines[-1].removeprefix("ERROR: ") if lines else f"pip left {len(wheels)} wheels")
     try:
         with zipfile.ZipFile(wheels[0]) as archive:
             broken = archive.testzip() is not None
-    except zipfile.BadZipFile:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        NotImplementedError,
+        RuntimeError,
+    ):  # or encrypted, or packed oddly
         broken = True
     if broken:
         wheels[0].unlink()
@@ -83,8 +92,22 @@ def download_wheel(requirement: str, folder: Path) -> Path:
     return wheels[0]
 
 
+def check_repository(name: str) -> None:
+    """Checks a Hub repository's name.
+
+    Raises:
+        TapsError: not owner/name.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise TapsError(f"--hub {name}", "not a Hub repository", expected="owner/name")
+
+
 def check_pinned(revision: str) -> None:
-    """Returns nothing for a full commit hash; branches and tags move, so a study pinned to one is not repeatable."""
+    """Checks that a revision is a full commit hash: branches and tags move, and no study pinned to one is repeatable.
+
+    Raises:
+        TapsError: it is not.
+    """
     if not re.fullmatch(r"[0-9a-f]{40}", revision):
         raise TapsError(
             f"--revision {revision}",
@@ -129,7 +152,8 @@ def download_hub(source: HubSource, folder: Path) -> list[str]:
         if source.file:
             names = [source.file]
         else:
-            names = wanted_files(HfApi(token=token).list_repo_files(**where), source.include)
+            listed = HfApi(token=token).list_repo_files(**where)
+            names = wanted_files([plain_name(name, where=f"--hub {source.repo}") for name in listed], source.include)
         for name in names:
             hf_hub_download(**where, filename=name, local_dir=folder, token=token)
     except RevisionNotFoundError:

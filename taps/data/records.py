@@ -1,4 +1,4 @@
-"""Records of a file or of a folder of files, whatever their format: JSON, JSON lines or parquet."""
+"""Records of a file or of a folder of files, whatever their format: JSON, JSON lines, CSV, parquet or arrow."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+from taps.data.csv_stream import stream_csv
 from taps.data.json_stream import Record, stream_json
+from taps.data.text_files import open_bytes, refuse_strangers
 from taps.plumbing.errors import TapsError
+from taps.plumbing.folders import visible_files
 
-_SUFFIXES = (".json", ".jsonl", ".parquet")
+_JSON = (".json", ".jsonl", ".ndjson")
+_CSV = (".csv", ".tsv")
+_TABLES = {".parquet": "parquet", ".arrow": "arrow"}
+_COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
+_MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow"}
 _NOT_DATA = ("dataset_infos.json", "dataset_info.json", "config.json", "provenance.json")
 
 
@@ -17,35 +24,39 @@ def stream_records(path: Path) -> Iterator[Record]:
     """Yields the records of a file, or of all data files of a folder in the order of their names.
 
     Raises:
-        TapsError: missing, or no file of a known format.
+        TapsError: missing, no file of a known format, or none that can be read.
     """
     if not path.exists():
         raise TapsError(path, "no such file or folder", remedy="fetch it with python -m taps.fetch")
     if path.is_file():
         yield from _stream_file(path)
         return
-    files = [file for file in sorted(path.rglob("*")) if file.suffix in _SUFFIXES and file.name not in _NOT_DATA]
-    files = [file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts)]
+    files = [file for file in sorted(visible_files(path)) if _suffix(file) in (*_JSON, *_CSV, *_TABLES)]
+    files = [file for file in files if file.name not in _NOT_DATA]
     if not files:
-        raise TapsError(path, "no data in this folder", expected=f"files ending in {', '.join(_SUFFIXES)}")
+        known = ", ".join((*_JSON, *_CSV, *_TABLES))
+        raise TapsError(path, "no data in this folder", expected=f"files ending in {known}, compressed or not")
     index = count()
     for file in files:
         for record in _stream_file(file):
             yield Record(index=next(index), value=record.value, problem=record.problem)
 
 
+def _suffix(path: Path) -> str:
+    """Returns the suffix that names the format, e.g. `.jsonl` of `train.jsonl.zst`."""
+    suffix = path.suffix.lower()
+    return Path(path.stem).suffix.lower() if suffix in _COMPRESSED else suffix
+
+
 def _stream_file(path: Path) -> Iterator[Record]:
-    return _stream_parquet(path) if path.suffix == ".parquet" else stream_json(path)
+    with open_bytes(path) as file:
+        head = file.read(512)
+    form = next((form for magic, form in _MAGIC.items() if head.startswith(magic)), _TABLES.get(_suffix(path)))
+    if form is None:
+        yield from (stream_csv if _suffix(path) in _CSV else stream_json)(path)
+        return
+    from taps.data.table_files import stream_table  # text needs none of it
 
-
-def _stream_parquet(path: Path) -> Iterator[Record]:
-    import pyarrow
-    from pyarrow.parquet import ParquetFile
-
-    index = count()
-    try:
-        for batch in ParquetFile(path).iter_batches(batch_size=1024):
-            for row in batch.to_pylist():
-                yield Record(index=next(index), value=row)
-    except pyarrow.ArrowInvalid as error:
-        raise TapsError(path, "not a complete parquet file", found=error, remedy="fetch it again") from None
+    refuse_strangers(path, head)
+    for index, row in enumerate(stream_table(path, form)):
+        yield Record(index=index, value=row)

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-_PROBE = [{"role": "user", "content": "ping"}, {"role": "assistant", "content": "pong"}]
+from taps.data.chat_template import PROBE, RefusedByTemplateError, render
+from taps.plumbing.errors import TapsError
 
 
 def special_ids(tokenizer: Any) -> frozenset[int]:
@@ -18,19 +19,41 @@ def special_ids(tokenizer: Any) -> frozenset[int]:
 def stop_ids(folder: Path, tokenizer: Any) -> frozenset[int]:
     """Returns the ids that end an answer of the model in a folder; none if nothing names one.
 
-    They are those of its config.json and generation_config.json, the tokenizer's own, and the special token that its
-    chat template puts after an assistant turn: several released models list only the former, and then run on and on.
+    They are those of its config.json and generation_config.json, the tokenizer's own, and the token that its chat
+    template puts after an assistant turn: several released models list only the former, and then run on and on.
+
+    Raises:
+        TapsError: a file that is no JSON object, or a chat template that cannot render a conversation.
     """
-    ids = {tokenizer.eos_token_id, end_of_turn(tokenizer)}
+    ids = {tokenizer.eos_token_id, end_of_turn(tokenizer, where=folder)}
     for name in ("config.json", "generation_config.json"):
         path = Path(folder) / name
-        value = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id") if path.exists() else None
+        try:
+            value = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id") if path.exists() else None
+        except (ValueError, AttributeError):
+            raise TapsError(path, "not a JSON object", remedy="fetch the model again") from None
         ids.update(value if isinstance(value, list) else [value])
     return frozenset(id_ for id_ in ids if isinstance(id_, int))
 
 
-def end_of_turn(tokenizer: Any) -> int | None:
-    """Returns the special token that the chat template puts right after an assistant's words, None if there is none."""
-    ending = str(tokenizer.apply_chat_template(_PROBE, tokenize=False)).rpartition("pong")[2]
-    ids = tokenizer(ending, add_special_tokens=False).input_ids
-    return int(ids[0]) if ids and ids[0] in special_ids(tokenizer) else None
+def end_of_turn(tokenizer: Any, *, where: object = "chat template") -> int | None:
+    """Returns the token that the chat template puts after an assistant's words, None if it puts text there.
+
+    Blanks may stand between. The token is a special one or one that was added to the vocabulary as a whole: a template
+    writes its marks as text, and how they were declared is not its concern.
+
+    Raises:
+        TapsError: the template cannot render a conversation.
+    """
+    try:
+        ending = render(tokenizer, PROBE).rpartition(PROBE[-1]["content"])[2]
+    except RefusedByTemplateError as error:
+        remedy = "name a Jinja file that can in target.chat_template (--chat-template)"
+        raise TapsError(where, "its chat template cannot render a conversation", found=error, remedy=remedy) from None
+    marks = special_ids(tokenizer) | tokenizer.added_tokens_decoder.keys()
+    for id_ in tokenizer(ending, add_special_tokens=False).input_ids:
+        if id_ in marks:
+            return int(id_)
+        if tokenizer.decode([id_]).strip():
+            return None
+    return None

@@ -14,6 +14,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 from transformers.cache_utils import Cache, DynamicCache
 
+from taps.data.chat import Reason
+from taps.data.chat_template import RefusedByTemplateError, render
 from taps.data.stop_tokens import stop_ids
 from taps.model.architecture import check_architecture
 from taps.model.attention import choose_kernels
@@ -113,18 +115,25 @@ class Target:
         """Returns an empty cache for one text that grows by trees."""
         return TextCache(self.model.config.num_hidden_layers)
 
-    def render(self, conversations: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[int]]:
-        """Returns the tokens of conversations of {"role", "text"} turns, ready for the assistant's next words."""
+    def render(self, conversations: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[int] | str]:
+        """Returns the tokens of conversations of {"role", "text"} turns, ready for the assistant's next words.
+
+        A conversation that the chat template refuses gives the reason instead.
+        """
         return [self._render(turns) for turns in conversations]
 
     def text_of(self, tokens: list[int] | np.ndarray) -> str:
         """Returns the words of an answer, without special tokens."""
-        return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
+        words = [int(token) for token in tokens if int(token) not in self.eos_ids]  # not all are declared special
+        return str(self.tokenizer.decode(words, skip_special_tokens=True))
 
-    def _render(self, turns: Sequence[Mapping[str, Any]]) -> list[int]:
+    def _render(self, turns: Sequence[Mapping[str, Any]]) -> list[int] | str:
         messages = [{"role": turn["role"], "content": turn["text"]} for turn in turns]
-        text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        return self.tokenizer(str(text), add_special_tokens=False)["input_ids"]
+        try:
+            text = render(self.tokenizer, messages, add_generation_prompt=True)
+        except RefusedByTemplateError:
+            return Reason.REFUSED_BY_TEMPLATE
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
 def load_target(

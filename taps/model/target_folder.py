@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from taps.data.chat_template import PROBE, RefusedByTemplateError, render
 from taps.data.stop_tokens import stop_ids
 from taps.plumbing.artefacts import read_json, write_json
 from taps.plumbing.errors import ArtefactError, TapsError
@@ -14,8 +15,6 @@ from taps.plumbing.provenance import provenance, rebuild_command, sha256_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-_PROBE = [{"role": "user", "content": "ping"}, {"role": "assistant", "content": "pong"}]
 
 
 def finish_target(
@@ -82,7 +81,6 @@ def settle_chat_template(folder: Path, *, template: Path | None, trust_remote_co
     Raises:
         TapsError: no tokenizer, no template, or one that cannot render a conversation.
     """
-    from jinja2 import TemplateError
     from transformers import AutoTokenizer
 
     if template is not None:
@@ -102,8 +100,8 @@ def settle_chat_template(folder: Path, *, template: Path | None, trust_remote_co
             "--source", "its tokenizer has no chat template", remedy="give one with --chat-template FILE.jinja"
         )
     try:
-        rendered = tokenizer.apply_chat_template(_PROBE, tokenize=False)
-    except TemplateError as error:
+        rendered = render(tokenizer, PROBE)
+    except RefusedByTemplateError as error:
         raise TapsError("chat template", "cannot render a conversation", found=str(error)) from error
     if "ping" not in rendered or "pong" not in rendered:
         raise TapsError("chat template", "drops what was said", expected="ping and pong", found=repr(rendered))

@@ -60,21 +60,6 @@ def stage_parser(module: str, text: str | None) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(prog=called, description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
-def add_source_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds what every reader of data takes: --input and --task; and what it writes: --output and --audit."""
-    parser.add_argument(
-        "--input",
-        type=Path,
-        nargs="+",
-        action="extend",
-        default=[],
-        help="JSON, JSON lines, parquet, or a folder of these",
-    )
-    parser.add_argument("--task", help="reasoning_gym: name of the generator")
-    parser.add_argument("--output", type=Path, required=True, help="JSONL to write")
-    parser.add_argument("--audit", type=Path, required=True, help="JSON to write: read, kept, dropped by reason")
-
-
 def named_path(text: str) -> tuple[str, Path]:
     """Returns (name, path) of an argument such as `math=banks/math.safetensors`; an argparse type.
 

@@ -48,6 +48,13 @@ def link(source: Path, destination: Path) -> None:
         destination.symlink_to(source)
 
 
+def visible_files(folder: Path) -> Iterator[Path]:
+    """Yields the files of a folder, subfolders included, leaving out hidden files and folders."""
+    for file in folder.rglob("*"):
+        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts):
+            yield file
+
+
 def _sync(folder: Path) -> None:
     for file in folder.rglob("*"):
         if file.is_file() and not file.is_symlink():

@@ -9,12 +9,14 @@ import os
 from pathlib import Path
 
 from taps.study.contents import Config
-from taps.study.flags import flags
+from taps.study.flags import as_json, flags
 
 
 def is_folder(config: Config, asset: str, root: Path) -> bool:
     """Returns whether an asset is a folder; `root` is what its local path is relative to."""
     source = config["assets"][asset]
+    if source.get("split"):
+        return False
     if source.get("path"):
         return (root / source["path"]).is_dir()
     return source.get("file") is None
@@ -23,6 +25,8 @@ def is_folder(config: Config, asset: str, root: Path) -> bool:
 def asset_path(config: Config, asset: str, root: Path) -> str:
     """Returns where an asset lies once it is fetched."""
     source = config["assets"][asset]
+    if source.get("split"):
+        return f"resources/{asset}/{source['split']}.jsonl"
     name = "folder" if is_folder(config, asset, root) else Path(source.get("file") or source["path"]).name
     return f"resources/{asset}/{name}"
 
@@ -37,13 +41,22 @@ def fetch_flags(config: Config, asset: str, root: Path) -> list[str]:
     """Returns what `taps.fetch` is told."""
     source = config["assets"][asset]
     if source.get("path"):
-        return flags(path=os.path.relpath(root / source["path"]), sha256=source.get("sha256"))
-    kind = "hub" if source.get("hub") else "package"
-    names = {"hub": ("hub", "revision", "repo_type", "file"), "package": ("package", "version", "file", "sha256")}[kind]
-    return flags(**{name: source.get(name) for name in names})
+        where = flags(path=os.path.relpath(root / source["path"]))
+    elif source.get("hub"):
+        where = flags(**{name: source.get(name) for name in ("hub", "revision", "repo_type", "file")})
+    else:
+        where = flags(**{name: source.get(name) for name in ("package", "version", "file")})
+    return where + flags(**{name: source.get(name) for name in ("config", "split", "rows", "sha256")})
 
 
 def chat_template(config: Config, root: Path) -> list[str]:
     """Returns the Jinja file that replaces the target's chat template, if the study names one."""
     path = config["target"]["chat_template"]
     return [os.path.relpath(root / path)] if path else []
+
+
+def template_flags(config: Config) -> list[str]:
+    """Returns what `taps.prepare_target` is told of the chat template's options and date."""
+    target = config["target"]
+    options = [f"{name}={as_json(value)}" for name, value in sorted(target["template_options"].items())]
+    return flags(template_option=options, date=target["date"])

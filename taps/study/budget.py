@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from taps.data.prompt_reader import PROMPT_READERS
 from taps.model.family import FAMILIES
 from taps.model.flops import (
     Sizes,
@@ -138,7 +139,7 @@ def recorded(config: Mapping[str, Any]) -> dict[str, tuple[float, float, int]]:
     plan = config["plan"]
     traces = {}
     for name, benchmark in config["benchmarks"].items():
-        turns = 2 if benchmark["reader"] == "mt_bench" else 1
+        turns = PROMPT_READERS.find(benchmark["reader"]).num_turns
         sequences = benchmark["num_prompts"] * turns
         answer = min(plan["answer_tokens"], benchmark["max_new_tokens"])
         # a later turn repeats the conversation so far

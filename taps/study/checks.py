@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from taps import published
+from taps.data.corpus_reader import CORPUS_READERS
+from taps.data.generated import TEMPLATES_OF, parse_templates
+from taps.data.prompt_reader import PROMPT_READERS
 from taps.decoding.strategy import STRATEGIES
 from taps.model.family import FAMILIES
 from taps.plumbing.errors import TapsError
@@ -39,6 +42,19 @@ def check_assets(config: Mapping[str, Any]) -> Faults:
         for field in needed:
             if asset.get(field) is None:
                 yield f"{key}.{field}", f"missing, needed beside {kinds[0]}", {"expected": _ASSET_FIELDS[field]}
+        yield from _check_split(key, kinds[0], asset)
+
+
+def _check_split(key: str, kind: str, asset: Mapping[str, Any]) -> Faults:
+    """A split of a data set is neither a file nor a model."""
+    if asset.get("split") is None:
+        for field in ("config", "rows"):
+            if asset.get(field) is not None:
+                yield f"{key}.split", f"missing, needed beside {field}", {"expected": "a split's name, e.g. train"}
+    elif kind == "hub" and asset["repo_type"] != "dataset":
+        yield f"{key}.repo_type", "a split is of a data set", {"expected": "dataset", "found": asset["repo_type"]}
+    elif kind == "package" or asset.get("file") is not None:
+        yield f"{key}.split", "no split of a single file", {"expected": "split, or file"}
 
 
 _ASSET_FIELDS = {
@@ -61,9 +77,10 @@ def check_data(config: Mapping[str, Any]) -> Faults:
     assets, corpora = list(config["assets"]), list(config["corpora"])
     for name, corpus in config["corpora"].items():
         key = f"corpora.{name}"
-        if corpus["reader"] == "reasoning_gym":
+        yield from _check_source(key, corpus)
+        if CORPUS_READERS.find(corpus["reader"]).is_generated:
             if corpus["task"] is None or corpus["max_rows"] is None:
-                yield key, "incomplete", {"expected": "task and max_rows for the reader reasoning_gym"}
+                yield key, "incomplete", {"expected": f"task and max_rows for the reader {corpus['reader']}"}
         elif corpus["asset"] is None:
             yield f"{key}.asset", "missing", {"expected": f"the file that the reader {corpus['reader']} reads"}
         else:
@@ -77,19 +94,43 @@ def check_data(config: Mapping[str, Any]) -> Faults:
         key = f"benchmarks.{name}"
         if name.startswith(HELDOUT):
             yield key, "name taken by held-out prompts", {"remedy": f"choose one that does not start with {HELDOUT}"}
-        if benchmark["reader"] == "reasoning_gym" and benchmark["task"] is None:
+        yield from _check_source(key, benchmark)
+        generated = PROMPT_READERS.find(benchmark["reader"]).is_generated
+        if generated and benchmark["task"] is None:
             yield f"{key}.task", "missing", {"expected": "a reasoning-gym task"}
-        if benchmark["reader"] != "reasoning_gym" and not benchmark["assets"]:
+        if not generated and not benchmark["assets"]:
             yield f"{key}.assets", "missing", {"expected": f"the files that the reader {benchmark['reader']} reads"}
         for asset in benchmark["assets"]:
             yield from _unknown(f"{key}.assets", "asset", asset, assets)
+        for corpus_name in benchmark["exclude_overlap"]:
+            yield from _unknown(f"{key}.exclude_overlap", "corpus", corpus_name, corpora)
         for corpus_name, corpus in config["corpora"].items():
-            if benchmark["task"] is not None and (benchmark["task"], benchmark["seed"]) == (
-                corpus["task"],
-                corpus["seed"],
-            ):
-                facts = {"expected": f"another seed than corpora.{corpus_name} has", "found": benchmark["seed"]}
-                yield f"{key}.seed", "repeats the training questions", facts
+            yield from _check_apart(key, benchmark, f"corpora.{corpus_name}", corpus)
+
+
+def _check_source(key: str, source: Mapping[str, Any]) -> Faults:
+    """Parts and templates are there, and of what has them."""
+    if source["part"] is not None and not source["part"][0] < source["part"][1]:
+        yield f"{key}.part", "empty", {"expected": "[start, end] with start < end", "found": source["part"]}
+    if source["templates"] is not None and source["task"] != TEMPLATES_OF:
+        yield f"{key}.templates", "no templates to choose from", {"expected": f"task: {TEMPLATES_OF}"}
+
+
+def _check_apart(key: str, benchmark: Mapping[str, Any], other: str, corpus: Mapping[str, Any]) -> Faults:
+    """A benchmark does not ask what a corpus teaches, as far as the config tells."""
+    if benchmark["task"] is not None and benchmark["task"] == corpus["task"]:
+        named = [parse_templates(side["templates"]) for side in (benchmark, corpus) if side["templates"]]
+        if named and (shared := frozenset.intersection(*named)):
+            found = ", ".join(map(str, sorted(shared)))
+            yield f"{key}.templates", f"{other} uses them, too", {"expected": "templates of its own", "found": found}
+        if not named and benchmark["seed"] == corpus["seed"]:
+            expected = f"another seed than {other} has"
+            yield f"{key}.seed", "repeats the training questions", {"expected": expected, "found": benchmark["seed"]}
+    if corpus["asset"] in benchmark["assets"] and (benchmark["part"] or corpus["part"]):
+        (start, end), (first, last) = benchmark["part"] or (0, 1), corpus["part"] or (0, 1)
+        if max(start, first) < min(end, last):
+            expected = f"apart from {first} to {last}, where {other} reads {corpus['asset']}"
+            yield f"{key}.part", "training reads it, too", {"expected": expected, "found": f"{start} to {end}"}
 
 
 def check_methods(config: Mapping[str, Any]) -> Faults:

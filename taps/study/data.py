@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from taps.data.corpus_reader import CORPUS_READERS
+from taps.data.prompt_reader import PROMPT_READERS
+from taps.plumbing.code_digest import code_digest
 from taps.study.assets import asset_path
 from taps.study.contents import Config
 from taps.study.flags import flags
@@ -18,9 +23,19 @@ def corpus_source(config: Config, corpus: str, root: Path) -> list[str]:
 def corpus_flags(config: Config, corpus: str) -> list[str]:
     """Returns what `taps.corpus` is told."""
     settings = config["corpora"][corpus]
-    if settings["reader"] == "reasoning_gym":
-        return flags(reader="reasoning_gym", task=settings["task"], rows=settings["max_rows"], seed=settings["seed"])
-    return flags(reader=settings["reader"], max_rows=settings["max_rows"])
+    if CORPUS_READERS.find(settings["reader"]).is_generated:
+        return _source_flags(settings) + flags(rows=settings["max_rows"], seed=settings["seed"])
+    return _source_flags(settings) + flags(max_rows=settings["max_rows"])
+
+
+def _source_flags(settings: Mapping[str, Any]) -> list[str]:
+    part = ":".join(f"{end:g}" for end in settings["part"] or ()) or None
+    return flags(**{name: settings[name] for name in ("reader", "task", "templates")}, part=part)
+
+
+def corpus_code(config: Config, corpus: str) -> str:
+    """Returns the digest of the code that reads a corpus: the stage's and its reader's."""
+    return code_digest("taps.corpus", modules=CORPUS_READERS.modules([config["corpora"][corpus]["reader"]]))
 
 
 def corpus_size(config: Config, corpus: str) -> list[str]:
@@ -48,7 +63,17 @@ def prompts_source(config: Config, benchmark: str, root: Path) -> list[str]:
 def prompts_flags(config: Config, benchmark: str) -> list[str]:
     """Returns what `taps.prompts` is told."""
     settings = config["benchmarks"][benchmark]
-    return flags(**{key: settings[key] for key in ("reader", "task", "num_prompts", "seed")})
+    return _source_flags(settings) + flags(num_prompts=settings["num_prompts"], seed=settings["seed"])
+
+
+def excluded_corpora(config: Config, benchmark: str) -> list[str]:
+    """Returns the corpora whose texts no prompt of a benchmark may repeat."""
+    return [f"<results>/corpora/{corpus}.jsonl" for corpus in config["benchmarks"][benchmark]["exclude_overlap"]]
+
+
+def prompts_code(config: Config, benchmark: str) -> str:
+    """Returns the digest of the code that reads a benchmark: the stage's and its reader's."""
+    return code_digest("taps.prompts", modules=PROMPT_READERS.modules([config["benchmarks"][benchmark]["reader"]]))
 
 
 def corpora_of(config: Config, mixture: str) -> list[str]:

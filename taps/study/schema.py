@@ -12,13 +12,20 @@ from typing import Any, cast
 import yaml
 from jsonschema import ValidationError
 
+from taps.data.corpus_reader import CORPUS_READERS
+from taps.data.prompt_reader import PROMPT_READERS
 from taps.decoding.strategy import STRATEGIES
 from taps.model.family import FAMILIES
 from taps.plumbing.errors import TapsError
 
 SCHEMA = Path(__file__).parent.parent.parent / "workflow" / "schemas" / "config.schema.yaml"
 
-CATALOGUES: dict[str, Mapping[str, Any]] = {"strategies": STRATEGIES, "families": FAMILIES}
+CATALOGUES: dict[str, Mapping[str, Any]] = {
+    "strategies": STRATEGIES,
+    "families": FAMILIES,
+    "corpus_readers": CORPUS_READERS,
+    "prompt_readers": PROMPT_READERS,
+}
 """What the schema calls `x-catalogue`: name -> entries that a study may name."""
 
 # A number that YAML 1.1 reads as text: an exponent needs a dot in the mantissa and a sign

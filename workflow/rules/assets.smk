@@ -109,12 +109,14 @@ else:
         params:
             code=code_digest("taps.prepare_target"),
             chat_template=each("chat_template", "chat_template"),
+            template=assets.template_flags(config),
             trust=flags(trust_remote_code=TARGET["trust_remote_code"]),
         shell:
             """
             python -m taps.prepare_target \
                 --source {input.source:q} \
                 {params.chat_template:q} \
+                {params.template:q} \
                 {params.trust:q} \
                 --output {output:q} \
                 2>&1 | tee {log:q}

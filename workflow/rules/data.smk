@@ -17,7 +17,7 @@ rule corpus:
         mem_mb=4000,
         runtime=60,
     params:
-        code=code_digest("taps.corpus"),
+        code=ask(data.corpus_code, "corpus"),
         source=ask(data.corpus_flags, "corpus"),
         assets=each("input", "assets"),
     shell:
@@ -57,6 +57,7 @@ rule regenerate:
         dtype=config["dtype"],
         device=config["device"],
         trust=flags(trust_remote_code=TARGET["trust_remote_code"]),
+        max_template_drop=TARGET["max_template_drop"],
     shell:
         """
         {params.lease:q} python -m taps.regenerate \
@@ -68,6 +69,7 @@ rule regenerate:
             --dtype {params.dtype:q} \
             --device {params.device:q} \
             {params.trust:q} \
+            --max-template-drop {params.max_template_drop:q} \
             --output {output.corpus:q} \
             --audit {output.audit:q} \
             2>&1 | tee {log:q}
@@ -78,6 +80,7 @@ rule prompts:
     """Chooses a benchmark's prompts."""
     input:
         assets=ask(data.prompts_source, "benchmark", root=ROOT),
+        excluded=ask(data.excluded_corpora, "benchmark"),
     output:
         prompts="<results>/prompts/{benchmark}.jsonl",
         audit="<results>/prompts/{benchmark}.audit.json",
@@ -89,17 +92,19 @@ rule prompts:
         "../../envs/taps.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=4000,
         runtime=30,
     params:
-        code=code_digest("taps.prompts"),
+        code=ask(data.prompts_code, "benchmark"),
         source=ask(data.prompts_flags, "benchmark"),
         assets=each("input", "assets"),
+        excluded=each("exclude_overlap", "excluded"),
     shell:
         """
         python -m taps.prompts \
             {params.source:q} \
             {params.assets:q} \
+            {params.excluded:q} \
             --output {output.prompts:q} \
             --audit {output.audit:q} \
             2>&1 | tee {log:q}
@@ -156,6 +161,7 @@ rule tokenise:
         max_length=TARGET["max_length"],
         size=ask(data.corpus_size, "corpus"),
         seed=config["seed"],
+        max_template_drop=TARGET["max_template_drop"],
     shell:
         """
         python -m taps.tokenise \
@@ -164,6 +170,7 @@ rule tokenise:
             --max-length {params.max_length:q} \
             {params.size:q} \
             --seed {params.seed:q} \
+            --max-template-drop {params.max_template_drop:q} \
             --output {output.tokens:q} \
             --audit {output.audit:q} \
             2>&1 | tee {log:q}
