@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from taps.config import main, read, validate
 from taps.plumbing.errors import TapsError
-from taps.study.contents import averages_of, mixtures_of
+from taps.study.contents import averages_of, drafters_of
 from taps.study.schema import SCHEMA
 
 ROOT = SCHEMA.parent.parent.parent
@@ -192,7 +192,7 @@ def test_names_of_averaged_drafters() -> None:
         "averaged_0.3": {"math": 0.7, "chat": 0.3},
         "averaged": {"math": 0.5, "chat": 0.5},
     }
-    assert mixtures_of(config, "eagle2") == ["math", "chat", "mixed_small", "mixed_large"]
+    assert drafters_of(config, "eagle2") == ["math", "chat", "mixed_small", "mixed_large"]
 
 
 def test_command_line_says_ok_or_names_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from taps.study.config import read, validate
-from taps.study.contents import drafters_at, mixtures_of
+from taps.study.contents import drafters_at, drafters_of, evaluations, texts, training_seeds
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
@@ -89,15 +89,18 @@ def test_every_rule_says_what_it_does_and_keeps_a_log() -> None:
 def test_dry_run_of_the_laptop_study(tmp_path: Path) -> None:
     counts = jobs(snakemake(tmp_path, "--dry-run", "--quiet", "rules", config=None))
     config = validate(read([ROOT / "config.yaml"]), root=ROOT)
-    conditions = [(item["temperature"], seed) for item in config["evaluation"]["sampling"] for seed in item["seeds"]]
-    evaluated = [
-        drafters_at(config, method, temperature) for method in config["methods"] for temperature, _ in conditions
-    ]
+    replays = evaluations(config)
+    banks = {
+        (item, drafter)
+        for item in replays
+        for drafter in drafters_at(config, item.method, item.training_seed, float(item.temperature))
+    }
     assert counts["corpus"] == counts["features"] == counts["heldout"] == len(config["corpora"])
-    assert counts["trace"] == len(config["benchmarks"]) * len(conditions) + len(config["corpora"])
-    assert counts["replay"] == len(config["benchmarks"]) * sum(map(bool, evaluated))
-    assert counts["train"] == sum(len(mixtures_of(config, method)) for method in config["methods"])
-    calibrated = counts["bank"] - len(config["benchmarks"]) * sum(map(len, evaluated))
+    assert counts["trace"] == len(texts(config)) + len(config["corpora"])
+    assert counts["replay"] == len(replays)
+    trained = sum(len(drafters_of(config, name)) * len(training_seeds(config, name)) for name in config["methods"])
+    assert counts["train"] == trained
+    calibrated = counts["bank"] - len(banks)
     assert calibrated % len(config["corpora"]) == 0
 
 

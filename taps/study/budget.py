@@ -21,7 +21,7 @@ from taps.model.flops import (
     training_cost,
 )
 from taps.plumbing.errors import TapsError
-from taps.study.contents import averages_of, drafters_at, mixtures_of, training_seeds
+from taps.study.contents import averages_of, drafters_at, drafters_of, evaluations, mixture_of, texts, training_seeds
 from taps.study.roles import family_of
 
 VALIDATION_SHARE = 0.05
@@ -148,9 +148,10 @@ def recorded(config: Mapping[str, Any]) -> dict[str, tuple[float, float, int]]:
     return traces
 
 
-def num_conditions(config: Mapping[str, Any]) -> int:
-    """Returns the number of (temperature, seed) pairs."""
-    return sum(len(sampling["seeds"]) for sampling in config["evaluation"]["sampling"])
+def num_traced(config: Mapping[str, Any]) -> tuple[float, float]:
+    """Returns (prompt tokens, new tokens) of all texts that the target writes."""
+    traces = [recorded(config)[benchmark] for benchmark, _, _ in texts(config)]
+    return sum(prompt for prompt, _, _ in traces), sum(new for _, new, _ in traces)
 
 
 # --- operations ------------------------------------------------------------------------------------------------------
@@ -158,11 +159,10 @@ def num_conditions(config: Mapping[str, Any]) -> int:
 
 def study_work(config: Mapping[str, Any]) -> list[Work]:
     """Returns the operations of every stage that runs a model."""
-    shape, traces = shape_of(config), recorded(config)
+    shape = shape_of(config)
     context = config["plan"]["prompt_tokens"] + config["plan"]["answer_tokens"] / 2
     features = sum(corpus_tokens(config, corpus) for corpus in config["corpora"]) if _trains(config) else 0.0
-    prompt = sum(tokens for tokens, _, _ in traces.values()) * num_conditions(config)
-    new = sum(tokens for _, tokens, _ in traces.values()) * num_conditions(config)
+    prompt, new = num_traced(config)
     drafted = sum(num_drafted(config, method) for method in config["methods"])
     tree = 1 + config["drafting"]["depth"] * config["drafting"]["top_k"]
     return [
@@ -192,14 +192,14 @@ def training_work(config: Mapping[str, Any]) -> dict[tuple[str, str], float]:
     work: dict[tuple[str, str], float] = {}
     for name, method in config["methods"].items():
         options = {**FAMILIES[family_of(config, name)].training, **config["training"], **method["training"]}
-        for mixture in [] if method["checkpoints"] else mixtures_of(config, name):
-            seen = mixture_tokens(config, mixture) * options.get("epochs", 0)
+        for mixture in [] if method["checkpoints"] else drafters_of(config, name):
+            seen = mixture_tokens(config, mixture_of(config, name, mixture)) * options.get("epochs", 0)
             supervised = seen * config["plan"]["supervised_share"]
             flops = shape.training_flops(seen, supervised, length, options.get("alignment_passes", 1))
             work[name, mixture] = flops * len(training_seeds(config, name))
     for name, method in config["methods"].items():
         if other := method["match_cost_of"]:
-            for mixture in mixtures_of(config, name):
+            for mixture in drafters_of(config, name):
                 matched = other["method"]
                 of_one_seed = work[matched, other["mixture"] or mixture] / len(training_seeds(config, matched))
                 work[name, mixture] = of_one_seed * len(training_seeds(config, name))
@@ -208,10 +208,11 @@ def training_work(config: Mapping[str, Any]) -> dict[tuple[str, str], float]:
 
 def num_drafted(config: Mapping[str, Any], method: str) -> float:
     """Returns the positions that a method's drafters draft a tree for."""
-    per_trace = sum(tokens for _, tokens, _ in recorded(config).values())
-    return len(training_seeds(config, method)) * sum(
-        per_trace * len(sampling["seeds"]) * len(drafters_at(config, method, sampling["temperature"]))
-        for sampling in config["evaluation"]["sampling"]
+    traces = recorded(config)
+    return sum(
+        traces[item.benchmark][1] * len(drafters_at(config, method, item.training_seed, float(item.temperature)))
+        for item in evaluations(config)
+        if item.method == method
     )
 
 
@@ -222,10 +223,12 @@ def original_work(config: Mapping[str, Any]) -> list[Work]:
     `num_draft_tokens` + 1 verified positions (two drafters' trees for the merged row).
     """
     shape, plan, drafting = shape_of(config), config["plan"], config["drafting"]
-    mixtures = [mixture for method in config["methods"] for mixture in mixtures_of(config, method)]
+    mixtures = [
+        mixture_of(config, method, drafter) for method in config["methods"] for drafter in drafters_of(config, method)
+    ]
     features = sum(mixture_tokens(config, mixture) for mixture in mixtures) if _trains(config) else 0.0
-    new = sum(tokens for _, tokens, _ in recorded(config).values()) * num_conditions(config)
-    rows = sum(len(mixtures_of(config, method)) + len(averages_of(config, method)) for method in config["methods"])
+    _, new = num_traced(config)
+    rows = sum(len(drafters_of(config, method)) + len(averages_of(config, method)) for method in config["methods"])
     composed = len(config["methods"]) * len(config["strategies"]["combinations"])
     # routed: one tree is verified, two are drafted; merged: both
     verified = (rows + 3 * composed) * (drafting["num_draft_tokens"] + 1)
@@ -266,18 +269,18 @@ def _row_length(config: Mapping[str, Any]) -> float:
 
 def study_disk(config: Mapping[str, Any]) -> dict[str, float]:
     """Returns artefact -> bytes."""
-    shape, traces = shape_of(config), recorded(config)
+    shape = shape_of(config)
     width = 2 if config["dtype"] == "bfloat16" else 4
     text = sum(corpus_tokens(config, corpus) for corpus in config["corpora"])
-    num_traced = sum(prompt + new for prompt, new, _ in traces.values()) * num_conditions(config)
+    traced = sum(num_traced(config))
     positions = sum(num_drafted(config, method) for method in config["methods"])
     trained = sum(not method["checkpoints"] for method in config["methods"].values())
     drafters = sum(
-        (len(mixtures_of(config, name)) + len(averages_of(config, name))) * len(training_seeds(config, name))
+        (len(drafters_of(config, name)) + len(averages_of(config, name))) * len(training_seeds(config, name))
         for name in config["methods"]
     )
     states = sum(
-        len(mixtures_of(config, name)) * len(training_seeds(config, name))
+        len(drafters_of(config, name)) * len(training_seeds(config, name))
         for name, method in config["methods"].items()
         if not method["checkpoints"]
     )
@@ -287,6 +290,6 @@ def study_disk(config: Mapping[str, Any]) -> dict[str, float]:
         "features": text * 2 * shape.hidden if trained and config["features"] == "offline" else 0.0,
         "drafters": drafters * shape.draft_parameters * width,
         "training states": states * 2 * shape.draft_parameters * (width + 12),  # the last two; fp32 master and moments
-        "traces": num_traced * (2 * shape.hidden + 4),
+        "traces": traced * (2 * shape.hidden + 4),
         "draft banks": positions * config["drafting"]["num_nodes"] * NODE_BYTES,
     }

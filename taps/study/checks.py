@@ -16,7 +16,7 @@ from taps.data.prompt_reader import PROMPT_READERS
 from taps.decoding.strategy import STRATEGIES
 from taps.model.family import FAMILIES
 from taps.plumbing.errors import TapsError
-from taps.study.contents import AVERAGED, HELDOUT, averaged_drafters, mixtures_of, specialists
+from taps.study.contents import AVERAGED, HELDOUT, averaged_drafters, drafters_of, evaluations, specialists
 from taps.study.schema import did_you_mean
 
 Faults = Iterator[tuple[str, str, dict[str, Any]]]
@@ -137,8 +137,11 @@ def check_methods(config: Mapping[str, Any]) -> Faults:
     methods, mixtures = config["methods"], list(config["mixtures"])
     for name, method in methods.items():
         key = f"methods.{name}"
-        for mixture in [*(method["mixtures"] or []), *(method["checkpoints"] or {})]:
+        named = method["mixtures"] or []
+        for mixture in [*(named.values() if isinstance(named, dict) else named), *(method["checkpoints"] or {})]:
             yield from _unknown(key, "mixture", mixture, mixtures)
+        for benchmark in method["benchmarks"] or []:
+            yield from _unknown(f"{key}.benchmarks", "benchmark", benchmark, list(config["benchmarks"]))
         for mixture, asset in (method["checkpoints"] or {}).items():
             yield from _unknown(f"{key}.checkpoints.{mixture}", "asset", asset, list(config["assets"]))
         for field in ("init_from", "match_cost_of"):
@@ -148,10 +151,10 @@ def check_methods(config: Mapping[str, Any]) -> Faults:
                 f"{key}.{field}", "method", start["method"], [other for other in methods if other != name]
             )
             if start["mixture"] is not None:
-                yield from _unknown(f"{key}.{field}", "mixture", start["mixture"], mixtures_of(config, start["method"]))
+                yield from _unknown(f"{key}.{field}", "mixture", start["mixture"], drafters_of(config, start["method"]))
             else:
-                for mixture in mixtures_of(config, name):
-                    yield from _unknown(f"{key}.{field}", "mixture", mixture, mixtures_of(config, start["method"]))
+                for mixture in drafters_of(config, name):
+                    yield from _unknown(f"{key}.{field}", "mixture", mixture, drafters_of(config, start["method"]))
         yield from check_no_cycle(name, methods)
         length = {**config["training"], **method["training"]}.get("epochs")
         if length is None and method["match_cost_of"] is None and not method["checkpoints"]:
@@ -168,7 +171,7 @@ def check_averaging(config: Mapping[str, Any]) -> Faults:
     for name, weights in averaging["weights"].items():
         yield from _unknown("averaging.weights", "method", name, list(config["methods"]))
         for mixture in drafters:
-            yield from _unknown("averaging.drafters", "mixture", mixture, mixtures_of(config, name))
+            yield from _unknown("averaging.drafters", "mixture", mixture, drafters_of(config, name))
         if len(drafters) < 2:
             found = {"expected": "two or more mixtures", "found": ", ".join(drafters) or "no specialists"}
             yield "averaging.drafters", "nothing to average", found
@@ -250,6 +253,19 @@ def check_strategies(config: Mapping[str, Any]) -> Faults:
         yield "strategies.combinations", "missing", {"expected": f"the drafters that {needs[0]} combines"}
 
 
+def check_evaluation(config: Mapping[str, Any]) -> Faults:
+    for index, sampling in enumerate(config["evaluation"]["sampling"]):
+        for benchmark in sampling["benchmarks"] or []:
+            known = list(config["benchmarks"])
+            yield from _unknown(f"evaluation.sampling[{index}].benchmarks", "benchmark", benchmark, known)
+    if not evaluations(config):
+        yield (
+            "evaluation.sampling",
+            "nothing is evaluated",
+            {"expected": "a temperature and a benchmark of some method"},
+        )
+
+
 def check_live(config: Mapping[str, Any]) -> Faults:
     """Live decoding names known methods, benchmarks and strategies, and has a greedy text to be compared with."""
     live = config["evaluation"]["live"]
@@ -284,5 +300,6 @@ CHECKS = (
     check_roles,
     check_decoding,
     check_strategies,
+    check_evaluation,
     check_live,
 )

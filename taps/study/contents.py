@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from taps.decoding.strategy import STRATEGIES
 
@@ -14,18 +14,34 @@ AVERAGED = "averaged"  # name of the equal-weight average; other weights append 
 Config = Mapping[str, Any]
 
 
-def mixtures_of(config: Config, method: str) -> list[str]:
-    """Returns the mixtures that a method has a trained or imported drafter for."""
+def drafters_of(config: Config, method: str) -> list[str]:
+    """Returns the drafters that a method trains or imports."""
     settings = config["methods"][method]
-    if settings["checkpoints"]:
-        return list(settings["checkpoints"])
-    return list(settings["mixtures"] or config["mixtures"])
+    return list(settings["checkpoints"] or settings["mixtures"] or config["mixtures"])
+
+
+def mixture_of(config: Config, method: str, drafter: str) -> str:
+    """Returns the mixture that a method's drafter is trained on: its namesake, unless the method says another."""
+    mixtures = config["methods"][method]["mixtures"]
+    return str(mixtures[drafter]) if isinstance(mixtures, Mapping) else drafter
+
+
+def trained_drafters(config: Config) -> list[str]:
+    """Returns the names of all drafters that are trained."""
+    return list(dict.fromkeys(name for method in trained_methods(config) for name in drafters_of(config, method)))
+
+
+def all_drafters(config: Config) -> list[str]:
+    """Returns the names of all drafters: trained, imported and averaged ones."""
+    held = [drafters_of(config, method) + list(averages_of(config, method)) for method in config["methods"]]
+    return list(dict.fromkeys(name for names in held for name in names))
 
 
 def specialists(config: Config) -> list[str]:
-    """Returns the mixtures that are specialists: those that the study names, else those that are all of one corpus."""
+    """Returns the drafters that are specialists: those that the study names, else those of all of one corpus."""
     named = config["roles"]["specialists"]
-    whole = [name for name, shares in config["mixtures"].items() if list(shares.values()) == [1]]
+    held = {name for method in config["methods"] for name in drafters_of(config, method)}
+    whole = [name for name, shares in config["mixtures"].items() if list(shares.values()) == [1] and name in held]
     return list(whole if named is None else named)
 
 
@@ -88,30 +104,54 @@ def averages_of(config: Config, method: str) -> dict[str, dict[str, float]]:
 # --- conditions ------------------------------------------------------------------------------------------------------
 
 
-def conditions(config: Config) -> list[tuple[str, int]]:
-    """Returns (temperature as text, seed) of every evaluation."""
-    sampling = config["evaluation"]["sampling"]
-    return [(f"{item['temperature']:g}", seed) for item in sampling for seed in item["seeds"]]
+class Evaluation(NamedTuple):
+    """One replay: a method's drafters of one training seed along the texts of one benchmark, temperature and seed.
 
-
-def drafters_at(config: Config, method: str, temperature: float) -> list[str]:
-    """Returns a method's drafters that are evaluated at a temperature: per mixture, then averaged ones.
-
-    A control may be evaluated at some temperatures only. Averages other than the equal one belong to the sweep, which
-    has its own list of temperatures.
+    Attributes:
+        method, training_seed: Whose drafters.
+        benchmark, temperature, seed: Whose texts; the temperature as file names write it.
     """
-    if not evaluated_at(config, method, temperature):
-        return []
+
+    method: str
+    training_seed: int
+    benchmark: str
+    temperature: str
+    seed: int
+
+
+def evaluations(config: Config) -> list[Evaluation]:
+    """Returns all replays of the study.
+
+    A method may be limited to some temperatures and benchmarks, and so may a temperature: to some benchmarks, and to
+    the first training seeds.
+    """
+    return [
+        Evaluation(method, training_seed, benchmark, f"{sampling['temperature']:g}", seed)
+        for method, settings in config["methods"].items()
+        for sampling in config["evaluation"]["sampling"]
+        if settings["temperatures"] is None or sampling["temperature"] in settings["temperatures"]
+        for training_seed in training_seeds(config, method)[: sampling["training_seeds"]]
+        for benchmark in config["benchmarks"]
+        if all(allowed is None or benchmark in allowed for allowed in (settings["benchmarks"], sampling["benchmarks"]))
+        for seed in sampling["seeds"]
+    ]
+
+
+def texts(config: Config) -> list[tuple[str, str, int]]:
+    """Returns (benchmark, temperature, seed) of every text that the target writes for them, each once."""
+    return list(dict.fromkeys(item[2:] for item in evaluations(config)))
+
+
+def drafters_at(config: Config, method: str, training_seed: int, temperature: float) -> list[str]:
+    """Returns a method's drafters of one training seed that are evaluated at a temperature, averaged ones last.
+
+    Averages other than the equal one belong to the sweep, which is done with the first training seed, and has its own
+    list of temperatures.
+    """
     temperatures = config["averaging"]["sweep_temperatures"]
-    swept = temperatures is None or temperature in temperatures
+    swept = training_seed == training_seeds(config, method)[0] and (temperatures is None or temperature in temperatures)
     averages = [name for name in averages_of(config, method) if swept or name == AVERAGED]
-    return mixtures_of(config, method) + averages
-
-
-def evaluated_at(config: Config, method: str, temperature: float) -> bool:
-    """Returns whether a method is evaluated at a temperature at all."""
-    temperatures = config["methods"][method]["temperatures"]
-    return temperatures is None or temperature in temperatures
+    return drafters_of(config, method) + averages
 
 
 # --- strategies ------------------------------------------------------------------------------------------------------

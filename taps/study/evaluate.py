@@ -13,15 +13,13 @@ from taps.study import train
 from taps.study.contents import (
     HELDOUT,
     Config,
-    conditions,
     drafters_at,
-    evaluated_at,
+    drafters_of,
+    evaluations,
     first_combination,
     first_run,
     is_calibrated,
-    mixtures_of,
     strategies_of,
-    training_runs,
     training_seeds,
     variants,
 )
@@ -45,7 +43,7 @@ def calibration_banks(config: Config, method: str, training_seed: str) -> list[s
     named = {mixture for group in config["strategies"]["combinations"] for mixture in group}
     return [
         f"<results>/banks/{method}/seed{training_seed}/{name}/{HELDOUT}{corpus}/t0_s0.safetensors"
-        for name in sorted(named.intersection(mixtures_of(config, method)))
+        for name in sorted(named.intersection(drafters_of(config, method)))
         for corpus in config["corpora"]
     ]
 
@@ -56,30 +54,28 @@ def calibration_banks(config: Config, method: str, training_seed: str) -> list[s
 def replays(config: Config) -> list[str]:
     """Returns all replays of the study."""
     return [
-        f"<results>/replays/{run}/{benchmark}/t{temperature}_s{seed}.parquet"
-        for method in config["methods"]
-        for run in training_runs(config, [method])
-        for benchmark in config["benchmarks"]
-        for temperature, seed in conditions(config)
-        if evaluated_at(config, method, float(temperature))
+        f"<results>/replays/{method}/seed{training_seed}/{benchmark}/t{temperature}_s{seed}.parquet"
+        for method, training_seed, benchmark, temperature, seed in evaluations(config)
     ]
 
 
-def drafters(config: Config, method: str, temperature: str) -> list[str]:
+def drafters(config: Config, method: str, training_seed: str, temperature: str) -> list[str]:
     """Returns the drafters that are evaluated under a condition."""
-    return drafters_at(config, method, float(temperature))
+    return drafters_at(config, method, int(training_seed), float(temperature))
 
 
 def banks(config: Config, method: str, training_seed: str, benchmark: str, temperature: str, seed: str) -> list[str]:
     """Returns their banks."""
     condition = f"{benchmark}/t{temperature}_s{seed}.safetensors"
-    names = drafters(config, method, temperature)
+    names = drafters(config, method, training_seed, temperature)
     return [f"<results>/banks/{method}/seed{training_seed}/{name}/{condition}" for name in names]
 
 
-def replayed(config: Config, method: str, temperature: str) -> str:
+def replayed(config: Config, method: str, training_seed: str, temperature: str) -> str:
     """Returns the variants to replay under a condition, as `taps.replay --strategies` takes them."""
-    return json.dumps(variants(config, strategies_of(config, method), drafters(config, method, temperature)))
+    return json.dumps(
+        variants(config, strategies_of(config, method), drafters(config, method, training_seed, temperature))
+    )
 
 
 def replay_code(config: Config, method: str) -> str:
@@ -93,7 +89,7 @@ def replay_code(config: Config, method: str) -> str:
 def timed_drafters(config: Config) -> list[str]:
     """Returns the folders of the first drafters that a strategy combines, else of the first; all have one shape."""
     method = next(iter(config["methods"]))
-    names = [*config["strategies"]["combinations"], mixtures_of(config, method)[:1]][0]
+    names = [*config["strategies"]["combinations"], drafters_of(config, method)[:1]][0]
     return [f"<results>/drafters/{first_run(config, method)}/{name}" for name in names]
 
 
@@ -118,7 +114,7 @@ def live_names(config: Config) -> list[str]:
 
 def live_drafters(config: Config, method: str) -> list[str]:
     """Returns the drafters that decode live."""
-    return first_combination(config, mixtures_of(config, method))
+    return first_combination(config, drafters_of(config, method))
 
 
 def live_folders(config: Config, method: str) -> list[str]:

@@ -9,11 +9,11 @@ from taps.plumbing.code_digest import code_digest
 from taps.study.contents import (
     Config,
     combinations_of,
-    conditions,
     drafters_at,
+    drafters_of,
+    evaluations,
     first_run,
     is_calibrated,
-    mixtures_of,
     trained_methods,
     training_runs,
 )
@@ -51,7 +51,7 @@ def trained(config: Config) -> list[str]:
         f"{run}/{mixture}"
         for method in trained_methods(config)
         for run in training_runs(config, [method])
-        for mixture in mixtures_of(config, method)
+        for mixture in drafters_of(config, method)
     ]
 
 
@@ -66,14 +66,15 @@ def calibrated(config: Config) -> list[str]:
 def drawn_drafters(config: Config) -> list[str]:
     """Returns the drafters whose trees are drawn: the first that a strategy combines; none without strategies."""
     method = next(iter(config["methods"]))
-    held = drafters_at(config, method, float(conditions(config)[0][0]))
+    first = evaluations(config)[0]
+    held = drafters_at(config, method, first.training_seed, float(first.temperature))
     return next(iter(combinations_of(config, held)), [])
 
 
 def drawn_condition(config: Config) -> str:
-    """Returns `benchmark/t0_s0.safetensors` of the answer along which: of the first benchmark."""
-    temperature, seed = conditions(config)[0]
-    return f"{next(iter(config['benchmarks']))}/t{temperature}_s{seed}.safetensors"
+    """Returns `benchmark/t0_s0.safetensors` of the answer along which: that of the first evaluation."""
+    first = evaluations(config)[0]
+    return f"{first.benchmark}/t{first.temperature}_s{first.seed}.safetensors"
 
 
 def drawn_trace(config: Config) -> list[str]:

@@ -7,13 +7,13 @@ All of it is asked of the config. What it leaves open is filled in from the name
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from taps import published
 from taps.model.family import FAMILIES
-from taps.study.contents import AVERAGED, Config, averages_of, specialists
+from taps.study.contents import AVERAGED, Config, averages_of, drafters_of, mixture_of, specialists
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,14 +148,21 @@ def _all_data(config: Config) -> str | None:
     """Returns the mixture that takes every specialist's corpora as a whole, and nothing else."""
     own = [config["mixtures"][name] for name in specialists(config)]
     wanted = {corpus: share for shares in own for corpus, share in shares.items()}
-    found = [name for name, shares in config["mixtures"].items() if len(own) > 1 and dict(shares) == wanted]
+    held = {name for method in config["methods"] for name in drafters_of(config, method)}
+    found = [
+        name for name, shares in config["mixtures"].items() if len(own) > 1 and dict(shares) == wanted and name in held
+    ]
     return next(iter(found), None)
 
 
 def _drafters(config: Config) -> dict[str, Drafter]:
     own, known = specialists(config), published.paper()["drafters"]
     drafters = {}
-    for name, shares in config["mixtures"].items():
+    trained = {
+        name: mixture_of(config, method, name) for method in config["methods"] for name in drafters_of(config, method)
+    }
+    for name in sorted(trained, key=_place_in(config)):
+        shares = config["mixtures"][trained[name]]
         role = "specialist" if name in own else "mixture" if len(shares) > 1 else "other"
         title = config["roles"]["titles"].get(name) or known.get(name, {}).get("title", name)
         drafters[name] = Drafter(title=title, role=role)
@@ -163,6 +170,12 @@ def _drafters(config: Config) -> dict[str, Drafter]:
         for name, weights in averages_of(config, method).items():
             drafters[name] = Drafter(title=_average_title(name, weights), role="averaged", weights=weights)
     return drafters
+
+
+def _place_in(config: Config) -> Callable[[str], int]:
+    """Returns a sort key for drafters: the order of the config's mixtures, other names behind."""
+    order = list(config["mixtures"])
+    return lambda name: order.index(name) if name in order else len(order)
 
 
 def _average_title(name: str, weights: Mapping[str, float]) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 from taps.model.family import FAMILIES
 from taps.plumbing.code_digest import code_digest
 from taps.study.assets import asset_path
-from taps.study.contents import HELDOUT, Config, training_seeds
-from taps.study.data import corpora_of
+from taps.study.contents import HELDOUT, Config, mixture_of, training_seeds
+from taps.study.data import corpora_of, mixture_tokens
 from taps.study.flags import flags
 from taps.study.roles import family_of
 
@@ -20,32 +20,48 @@ def code(config: Config, *methods: str, stage: str, modules: Sequence[str] = ())
     return code_digest(stage, modules=[*families, *modules])
 
 
-def other_drafter(config: Config, method: str, training_seed: str, mixture: str, *, field: str) -> list[str]:
+def mixture(config: Config, method: str, drafter: str) -> str:
+    """Returns the mixture that a drafter is trained on."""
+    return f"<results>/mixtures/{mixture_of(config, method, drafter)}.json"
+
+
+def corpora(config: Config, method: str, drafter: str) -> list[str]:
+    """Returns the corpora of that mixture."""
+    return corpora_of(config, mixture_of(config, method, drafter))
+
+
+def tokens(config: Config, method: str, drafter: str) -> list[str]:
+    """Returns their tokens."""
+    return mixture_tokens(config, mixture_of(config, method, drafter))
+
+
+def other_drafter(config: Config, method: str, training_seed: str, drafter: str, *, field: str) -> list[str]:
     """Returns the drafter that `init_from` or `match_cost_of` names, if any: of the same seed, else of the first."""
     other = config["methods"][method][field]
     if not other:
         return []
     seeds = training_seeds(config, other["method"])
     seed = training_seed if int(training_seed) in seeds else seeds[0]
-    return [f"<results>/drafters/{other['method']}/seed{seed}/{other['mixture'] or mixture}"]
+    return [f"<results>/drafters/{other['method']}/seed{seed}/{other['mixture'] or drafter}"]
 
 
-def features(config: Config, mixture: str) -> list[str]:
-    """Returns the feature folders of a mixture; none where features are computed while training."""
+def features(config: Config, method: str, drafter: str) -> list[str]:
+    """Returns the feature folders of a drafter's corpora; none where features are computed while training."""
     online = config["features"] == "online"
-    return [] if online else [f"<results>/features/{corpus}" for corpus in corpora_of(config, mixture)]
+    return [] if online else [f"<results>/features/{corpus}" for corpus in corpora(config, method, drafter)]
 
 
-def feature_flags(config: Config, mixture: str, folders: Sequence[str]) -> list[str]:
+def feature_flags(config: Config, method: str, drafter: str, folders: Sequence[str]) -> list[str]:
     """Returns where each corpus's features come from."""
-    corpora = corpora_of(config, mixture)
-    paths = folders or ["online"] * len(corpora)
-    return flags(features=[f"{corpus}={path}" for corpus, path in zip(corpora, paths, strict=True)])
+    names = corpora(config, method, drafter)
+    paths = folders or ["online"] * len(names)
+    return flags(features=[f"{corpus}={path}" for corpus, path in zip(names, paths, strict=True)])
 
 
-def heldout_traces(config: Config, mixture: str) -> list[str]:
+def heldout_traces(config: Config, method: str, drafter: str) -> list[str]:
     """Returns the texts along which tau is measured while training."""
-    return [f"<results>/traces/{HELDOUT}{corpus}/t0_s0.safetensors" for corpus in corpora_of(config, mixture)]
+    names = corpora(config, method, drafter)
+    return [f"<results>/traces/{HELDOUT}{corpus}/t0_s0.safetensors" for corpus in names]
 
 
 def draft_vocab(config: Config) -> list[str]:
@@ -72,6 +88,6 @@ def launcher(config: Config) -> list[str]:
     return ["python"] if processes == 1 else ["torchrun", "--standalone", "--nproc-per-node", str(processes)]
 
 
-def checkpoint(config: Config, method: str, mixture: str, root: Path) -> str:
+def checkpoint(config: Config, method: str, drafter: str, root: Path) -> str:
     """Returns the published checkpoint that is imported as a drafter."""
-    return asset_path(config, config["methods"][method]["checkpoints"][mixture], root)
+    return asset_path(config, config["methods"][method]["checkpoints"][drafter], root)

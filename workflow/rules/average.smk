@@ -4,13 +4,13 @@
 rule average:
     """Averages drafters' weights in fp32: all with equal weights (`averaged`), or a pair, by the second one's weight."""
     input:
-        drafters=ask(average.drafters, "method", "training_seed", "mixture"),
+        drafters=ask(average.drafters, "method", "training_seed", "drafter"),
     output:
-        directory("<results>/drafters/{method}/seed{training_seed}/{mixture}"),
+        directory("<results>/drafters/{method}/seed{training_seed}/{drafter}"),
     log:
-        "<logs>/average/{method}/seed{training_seed}/{mixture}.log",
+        "<logs>/average/{method}/seed{training_seed}/{drafter}.log",
     wildcard_constraints:
-        mixture=either(average.all_names(config)),
+        drafter=either(average.all_names(config)),
     conda:
         "../../envs/taps.yaml"
     threads: 1
@@ -19,7 +19,7 @@ rule average:
         runtime=30,
     params:
         code=ask(train.code, "method", stage="taps.average"),
-        drafters=ask_about(average.weight_flags, "drafters", "method", "mixture"),
+        drafters=ask_about(average.weight_flags, "drafters", "method", "drafter"),
     shell:
         """
         python -m taps.average \

@@ -5,19 +5,19 @@ rule bank:
     """Drafts a tree at every position of a trace."""
     input:
         target="<results>/target",
-        drafter="<results>/drafters/{method}/seed{training_seed}/{mixture}",
+        drafter="<results>/drafters/{method}/seed{training_seed}/{drafter}",
         trace="<results>/traces/{benchmark}/t{temperature}_s{seed}.safetensors",
         draft_vocab=train.draft_vocab(config),
     output:
         temp(
-            "<results>/bank_shards/{method}/seed{training_seed}/{mixture}/{benchmark}/t{temperature}_s{seed}/{shard}.safetensors"
+            "<results>/bank_shards/{method}/seed{training_seed}/{drafter}/{benchmark}/t{temperature}_s{seed}/{shard}.safetensors"
         )
         if PARALLEL["bank_shards"] > 1
-        else "<results>/banks/{method}/seed{training_seed}/{mixture}/{benchmark}/t{temperature}_s{seed}.safetensors",
+        else "<results>/banks/{method}/seed{training_seed}/{drafter}/{benchmark}/t{temperature}_s{seed}.safetensors",
     log:
-        "<logs>/bank/{method}/seed{training_seed}/{mixture}/{benchmark}/t{temperature}_s{seed}/{shard}.log"
+        "<logs>/bank/{method}/seed{training_seed}/{drafter}/{benchmark}/t{temperature}_s{seed}/{shard}.log"
         if PARALLEL["bank_shards"] > 1
-        else "<logs>/bank/{method}/seed{training_seed}/{mixture}/{benchmark}/t{temperature}_s{seed}.log",
+        else "<logs>/bank/{method}/seed{training_seed}/{drafter}/{benchmark}/t{temperature}_s{seed}.log",
     conda:
         "../../envs/taps.yaml"
     threads: config["parallel"]["model_threads"]
@@ -59,13 +59,13 @@ if PARALLEL["bank_shards"] > 1:
         """Joins the shards of a draft bank."""
         input:
             shards=expand(
-                "<results>/bank_shards/{{method}}/seed{{training_seed}}/{{mixture}}/{{benchmark}}/t{{temperature}}_s{{seed}}/{shard}.safetensors",
+                "<results>/bank_shards/{{method}}/seed{{training_seed}}/{{drafter}}/{{benchmark}}/t{{temperature}}_s{{seed}}/{shard}.safetensors",
                 shard=range(PARALLEL["bank_shards"]),
             ),
         output:
-            "<results>/banks/{method}/seed{training_seed}/{mixture}/{benchmark}/t{temperature}_s{seed}.safetensors",
+            "<results>/banks/{method}/seed{training_seed}/{drafter}/{benchmark}/t{temperature}_s{seed}.safetensors",
         log:
-            "<logs>/join_banks/{method}/seed{training_seed}/{mixture}/{benchmark}/t{temperature}_s{seed}.log",
+            "<logs>/join_banks/{method}/seed{training_seed}/{drafter}/{benchmark}/t{temperature}_s{seed}.log",
         conda:
             "../../envs/taps.yaml"
         threads: 1

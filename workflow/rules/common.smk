@@ -76,7 +76,8 @@ def either(names):
 wildcard_constraints:
     asset="[a-z0-9_]+",
     corpus=either(config["corpora"]),
-    mixture=either([*config["mixtures"], *average.all_names(config)]),
+    mixture=either(config["mixtures"]),
+    drafter=either(contents.all_drafters(config)),
     method=either(config["methods"]),
     benchmark="[a-z0-9_]+",
     temperature=r"[0-9.]+",

@@ -49,9 +49,9 @@ rule replay:
         runtime=30,
     params:
         code=ask(evaluate.replay_code, "method"),
-        banks=each_named("bank", "banks", evaluate.drafters, "method", "temperature"),
+        banks=each_named("bank", "banks", evaluate.drafters, "method", "training_seed", "temperature"),
         calibration=each("calibration", "calibration"),
-        strategies=ask(evaluate.replayed, "method", "temperature"),
+        strategies=ask(evaluate.replayed, "method", "training_seed", "temperature"),
         num_draft_tokens=DRAFTING["num_draft_tokens"],
     shell:
         """

@@ -2,23 +2,23 @@
 
 
 rule train:
-    """Trains one method's draft model on one mixture; after a kill it goes on from its last checkpoint."""
+    """Trains one of a method's draft models; after a kill it goes on from its last checkpoint."""
     input:
         target="<results>/target",
-        mixture="<results>/mixtures/{mixture}.json",
-        tokens=ask(data.mixture_tokens, "mixture"),
-        features=ask(train.features, "mixture"),
+        mixture=ask(train.mixture, "method", "drafter"),
+        tokens=ask(train.tokens, "method", "drafter"),
+        features=ask(train.features, "method", "drafter"),
         draft_vocab=train.draft_vocab(config),
-        heldout_traces=ask(train.heldout_traces, "mixture"),
-        init_from=ask(train.other_drafter, "method", "training_seed", "mixture", field="init_from"),
-        match_cost_of=ask(train.other_drafter, "method", "training_seed", "mixture", field="match_cost_of"),
+        heldout_traces=ask(train.heldout_traces, "method", "drafter"),
+        init_from=ask(train.other_drafter, "method", "training_seed", "drafter", field="init_from"),
+        match_cost_of=ask(train.other_drafter, "method", "training_seed", "drafter", field="match_cost_of"),
     output:
-        directory("<results>/drafters/{method}/seed{training_seed}/{mixture}"),
+        directory("<results>/drafters/{method}/seed{training_seed}/{drafter}"),
     log:
-        "<logs>/train/{method}/seed{training_seed}/{mixture}.log",
+        "<logs>/train/{method}/seed{training_seed}/{drafter}.log",
     wildcard_constraints:
         method=either(contents.trained_methods(config)),
-        mixture=either(config["mixtures"]),
+        drafter=either(contents.trained_drafters(config)),
     conda:
         "../../envs/taps.yaml"
     threads: config["parallel"]["model_threads"]
@@ -29,8 +29,8 @@ rule train:
     params:
         code=ask(train.code, "method", stage="taps.train"),
         launch=lease(PARALLEL["training_processes"]) + train.launcher(config),
-        tokens=each_named("tokens", "tokens", data.corpora_of, "mixture"),
-        features=ask_about(train.feature_flags, "features", "mixture"),
+        tokens=each_named("tokens", "tokens", train.corpora, "method", "drafter"),
+        features=ask_about(train.feature_flags, "features", "method", "drafter"),
         draft_vocab=each("draft_vocab", "draft_vocab"),
         heldout_traces=each("heldout_trace", "heldout_traces"),
         init_from=each("init_from", "init_from"),
@@ -42,7 +42,7 @@ rule train:
         dtype=config["dtype"],
         device=config["device"],
         trust=flags(trust_remote_code=TARGET["trust_remote_code"]),
-        state=f"results/{STUDY}/state/{{method}}/seed{{training_seed}}/{{mixture}}",
+        state=f"results/{STUDY}/state/{{method}}/seed{{training_seed}}/{{drafter}}",
     shell:
         """
         {params.launch:q} -m taps.train \
@@ -72,14 +72,14 @@ rule import_draft:
     """Takes an official EAGLE, HASS or TAPS checkpoint as the drafter, strictly checked against the target."""
     input:
         target="<results>/target",
-        checkpoint=ask(train.checkpoint, "method", "mixture", root=ROOT),
+        checkpoint=ask(train.checkpoint, "method", "drafter", root=ROOT),
     output:
-        directory("<results>/drafters/{method}/seed{training_seed}/{mixture}"),
+        directory("<results>/drafters/{method}/seed{training_seed}/{drafter}"),
     log:
-        "<logs>/import_draft/{method}/seed{training_seed}/{mixture}.log",
+        "<logs>/import_draft/{method}/seed{training_seed}/{drafter}.log",
     wildcard_constraints:
         method=either(contents.imported_methods(config)),
-        mixture=either(config["mixtures"]),
+        drafter=either(config["mixtures"]),
     conda:
         "../../envs/taps.yaml"
     threads: 1
