@@ -93,6 +93,17 @@ def read_roles(text: str | None, cycles: pd.DataFrame) -> Roles:
         ) from None
 
 
+def expected(text: str | None) -> list[tuple[float, str, str, int, int]] | None:
+    """Returns the conditions that the study replays, in the order of `results.CONDITION`; None if it does not say."""
+    evaluations = json.loads(text).get("evaluations") if text else None
+    if evaluations is None:
+        return None
+    return [
+        (float(temperature), method, benchmark, training_seed, seed)
+        for method, training_seed, benchmark, temperature, seed in evaluations
+    ]
+
+
 def main_budget(files: Sequence[results.ReplayFile], cycles: pd.DataFrame) -> int:
     """Returns the study's default node budget: what the replays were told, else the one that most rows have."""
     told = {file.meta["num_draft_tokens"] for file in files if "num_draft_tokens" in file.meta}
@@ -118,7 +129,7 @@ def tables_of(
             title="What this study lacks",
             caption="Combinations that a complete study would hold: every method, benchmark, temperature and seed, and "
             "every row on every benchmark. Seed -1 stands for all seeds.",
-            frame=results.missing(sample.cycles),
+            frame=results.missing(sample.cycles, expected=expected(args.roles)),
         ),
     )
     yield (

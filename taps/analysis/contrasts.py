@@ -22,12 +22,12 @@ def mean(rows: Sequence[int]) -> Weights:
 
 def difference(a: Mapping[int, float], b: Mapping[int, float]) -> Weights:
     """Returns the weights of contrast a - contrast b."""
-    return _sum([(1.0, a), (-1.0, b)])
+    return weighted([(1.0, a), (-1.0, b)])
 
 
 def pooled(contrasts: Sequence[Mapping[int, float]]) -> Weights:
     """Returns the weights of the plain mean of contrasts, e.g. of one slope per drafter and benchmark."""
-    return _sum([(1 / len(contrasts), contrast) for contrast in contrasts])
+    return weighted([(1 / len(contrasts), contrast) for contrast in contrasts])
 
 
 def slope(rows: Sequence[int], positions: Sequence[float], importance: Sequence[float] | None = None) -> Weights:
@@ -63,7 +63,8 @@ def dip_below_chord(rows: Sequence[int], positions: Sequence[float]) -> Weights:
     return pooled(parts)
 
 
-def _sum(parts: Iterable[tuple[float, Mapping[int, float]]]) -> Weights:
+def weighted(parts: Iterable[tuple[float, Mapping[int, float]]]) -> Weights:
+    """Returns the sum of contrasts, each times its factor."""
     total: defaultdict[int, float] = defaultdict(float)
     for factor, weights in parts:
         for row, weight in weights.items():

@@ -116,6 +116,7 @@ def training(drafters: Labelled) -> tuple[Table, Table]:
         rows.append(
             {
                 **key,
+                "num_epochs": last.get("epoch", math.nan),
                 "num_steps": record["num_steps"],
                 "num_tokens": record["total"]["num_tokens"],
                 "num_supervised": record["num_supervised"],

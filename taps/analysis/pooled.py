@@ -11,15 +11,18 @@ from typing import Any, NamedTuple, cast
 
 import pandas as pd
 
-from taps.analysis.contrasts import Weights, difference, dip_below_chord, pooled, slope
+from taps.analysis.contrasts import Weights, difference, dip_below_chord, mean, pooled, slope, weighted
 from taps.analysis.intervals import Quantities
 from taps.analysis.labels import MEAN, Labels, Row
+from taps.analysis.ratios import balanced_weights
 from taps.analysis.verdicts import FEWEST_QUESTIONS
 
 WORDS = (
     "`dip`: how far the sweep of the averaging weight lies below the chord between the two specialists. `temperature`: "
     "tau at this temperature minus tau at 0, mean over the standing rows. `family`: tau of this method minus that of "
-    "`against`, mean over the standing rows; `specialists`: over the specialists alone."
+    "`against`, mean over the standing rows; `specialists`: over the specialists alone. `own answers`: the matched "
+    "specialist trained on the target's own answers minus the one trained on the corpus's; `domain`: the latter minus "
+    "the other specialists; both on the benchmarks with a matched specialist."
 )
 DEPTH_WORDS = (
     "Of conditional acceptance, in points. `depth slope`: its change per step of depth, mean over single drafters and "
@@ -54,7 +57,8 @@ def of_acceptance(tau: Quantities, labels: Labels, *, num_draft_tokens: int) -> 
     for row in cast(Any, keys).itertuples():
         cell = rows.setdefault((float(row.temperature), str(row.method), str(row.benchmark)), {})
         cell[Row(str(row.strategy), str(row.drafters))] = int(row.Index)
-    return _frame(tau, [*_dips(rows, labels), *_temperatures(rows, labels), *_families(rows, labels)])
+    found = [*_dips(rows, labels), *_temperatures(rows, labels), *_families(rows, labels), *_own_answers(rows, labels)]
+    return _frame(tau, found)
 
 
 Cells = Mapping[tuple[float, str, str], Mapping[Row, int]]
@@ -94,6 +98,29 @@ def _families(cells: Cells, labels: Labels) -> Iterator[Contrast]:
                 if shared := [row for row in standing if row in rows and row in others]:
                     found = pooled([difference({rows[row]: 1.0}, {others[row]: 1.0}) for row in shared])
                     yield Contrast(name, temperature, method, benchmark, against, found)
+
+
+def _own_answers(cells: Cells, labels: Labels) -> Iterator[Contrast]:
+    for method in labels.roles.own_answers:
+        for against in labels.roles.methods[method].compared_with:
+            for temperature in sorted({key[0] for key in cells if key[1] == method}):
+                words, domains = {}, {}
+                for benchmark in labels.roles.benchmarks:
+                    matched = labels.matched(benchmark)
+                    own, base = (cells.get((temperature, name, benchmark), {}) for name in (method, against))
+                    rows = {name: Row("single", name) for name in labels.roles.specialists}
+                    if matched is None or rows[matched] not in own or not set(rows.values()) <= base.keys():
+                        continue
+                    learned = {base[rows[matched]]: 1.0}
+                    others = mean([base[row] for name, row in rows.items() if name != matched])
+                    words[benchmark] = difference({own[rows[matched]]: 1.0}, learned)
+                    domains[benchmark] = difference(learned, others)
+                if words:
+                    shares = balanced_weights({name: str(labels.matched(name)) for name in words})
+                    one, two = (weighted([(shares[name], part[name]) for name in part]) for part in (words, domains))
+                    yield Contrast("own answers", temperature, method, MEAN, against, one)
+                    yield Contrast("domain", temperature, method, MEAN, against, two)
+                    yield Contrast("own answers − domain", temperature, method, MEAN, against, difference(one, two))
 
 
 def of_depth(rates: Quantities, reached: pd.Series, labels: Labels) -> pd.DataFrame:

@@ -130,19 +130,26 @@ def sources(files: Sequence[ReplayFile]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*CONDITION, "file", "sha256"])
 
 
-def missing(cycles: pd.DataFrame) -> pd.DataFrame:
+def missing(
+    cycles: pd.DataFrame, *, expected: Sequence[tuple[float, str, str, int, int]] | None = None
+) -> pd.DataFrame:
     """Returns the combinations that a complete study would hold and this one does not.
 
-    A condition (method, benchmark, temperature, seeds) is missing when its neighbours exist: every benchmark under
-    every (method, temperature) that has any, with every training seed of the method and every seed that another cell
-    of that temperature has. A row (strategy, drafters, budget) is missing from a condition when another benchmark of
-    the same method and temperature has it.
+    A condition is missing if it is `expected` and not there. Without that, a condition (method, benchmark, temperature,
+    seeds) is missing when its neighbours exist: every benchmark under every (method, temperature) that has any, with
+    every training seed of the method and every seed that another cell of that temperature has. A row (strategy,
+    drafters, budget) is missing from a condition when another benchmark of the same method, training seed and
+    temperature has it.
+
+    Args:
+        cycles: Of `load_cycles`.
+        expected: Values of CONDITION that the study replays.
 
     Returns columns: temperature, method, benchmark, training_seed and seed (-1: all), strategy, drafters ("" for all of
     them), what.
     """
     held = cycles[[*CONDITION, *ROW]].drop_duplicates()
-    gaps = [*_missing_conditions(held), *_missing_rows(held)]
+    gaps = [*(_missing_conditions(held) if expected is None else _not_held(held, expected)), *_missing_rows(held)]
     return pd.DataFrame(gaps, columns=[*CONDITION, *ROW[:2], "what"])
 
 
@@ -161,14 +168,20 @@ def _missing_conditions(held: pd.DataFrame) -> list[tuple[Any, ...]]:
     return gaps
 
 
+def _not_held(held: pd.DataFrame, expected: Sequence[tuple[float, str, str, int, int]]) -> list[tuple[Any, ...]]:
+    have = set(held[CONDITION].drop_duplicates().itertuples(index=False, name=None))
+    return [(*condition, "", "", "not replayed") for condition in expected if condition not in have]
+
+
 def _missing_rows(held: pd.DataFrame) -> list[tuple[Any, ...]]:
     gaps: list[tuple[Any, ...]] = []
-    for (temperature, method), group in held.groupby(["temperature", "method"], observed=True):
+    kind = ["temperature", "method", "training_seed"]  # the sweep is done with one training seed
+    for (temperature, method, training_seed), group in held.groupby(kind, observed=True):
         rows = set(group[ROW].itertuples(index=False, name=None))
-        for place, part in group.groupby(CONDITION[2:], observed=True):
+        for (benchmark, seed), part in group.groupby(["benchmark", "seed"], observed=True):
             for strategy, drafters, budget in sorted(rows - set(part[ROW].itertuples(index=False, name=None))):
                 what = f"not replayed at {budget} draft tokens"
-                gaps.append((temperature, method, *place, strategy, drafters, what))
+                gaps.append((temperature, method, benchmark, training_seed, seed, strategy, drafters, what))
     return gaps
 
 

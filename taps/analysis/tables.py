@@ -9,7 +9,7 @@ from functools import partial
 import pandas as pd
 
 from taps import published
-from taps.analysis import measures, pooled, summaries
+from taps.analysis import learning_curve, measures, pooled, summaries
 from taps.analysis.labels import MEAN, Labels, Row, published_variant
 from taps.analysis.rendering import Table, format_interval, format_number, in_print
 from taps.analysis.results import CONDITION
@@ -112,6 +112,13 @@ def acceptance_tables(sample: Sample) -> Iterator[Table]:
         caption=f"{pooled.WORDS} {INTERVAL} {sample.words()}",
         frame=pooled.of_acceptance(tau, labels, num_draft_tokens=sample.num_draft_tokens),
     )
+    if labels.roles.curve:
+        yield Table(
+            name="learning_curve",
+            title="How the findings change with training data",
+            caption=f"{learning_curve.WORDS} {INTERVAL} {sample.words()}",
+            frame=learning_curve.learning_curve(tau, labels, num_draft_tokens=sample.num_draft_tokens),
+        )
     others = [(value, 0.0) for value in sorted(set(table["temperature"])) if value != 0]
     yield _difference(
         "temperature_differences",

@@ -184,6 +184,9 @@ def check_averaging(config: Mapping[str, Any]) -> Faults:
 
 def check_roles(config: Mapping[str, Any]) -> Faults:
     mixtures = list(config["mixtures"])
+    for key in ("curve", "own_answers"):
+        for name in config["roles"][key]:
+            yield from _unknown(f"roles.{key}", "method", name, list(config["methods"]))
     for name in [*(config["roles"]["specialists"] or []), *config["roles"]["titles"]]:
         yield from _unknown("roles", "mixture", name, mixtures)
     for name, benchmark in config["benchmarks"].items():

@@ -24,8 +24,8 @@ _FOUND_BY_NAME = {"taps.figures": ["taps.analysis.figures"], "taps.claims": ["ta
 
 
 def roles(config: Config) -> str:
-    """Returns who is who in the study, as `taps.tables --roles` takes it."""
-    return as_json(roles_of(config).to_json())
+    """Returns who is who in the study and what it replays, as `taps.tables --roles` takes it."""
+    return as_json({**roles_of(config).to_json(), "evaluations": evaluations(config)})
 
 
 def code(stage: str) -> str:

@@ -7,7 +7,7 @@ All of it is asked of the config. What it leaves open is filled in from the name
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -79,6 +79,8 @@ class Roles:
         benchmarks: By name.
         combinations: Groups of drafters that strategies combine.
         all_data: The mixture that was trained on all of the specialists' data; None if there is none.
+        curve: Methods that train the same drafters on more and more data.
+        own_answers: Methods whose drafters learned the target's own answers.
     """
 
     drafters: dict[str, Drafter]
@@ -86,6 +88,8 @@ class Roles:
     benchmarks: dict[str, Benchmark]
     combinations: list[list[str]]
     all_data: str | None = None
+    curve: Sequence[str] = ()
+    own_answers: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns the roles as plain data."""
@@ -100,6 +104,8 @@ class Roles:
             benchmarks={name: Benchmark(**item) for name, item in content["benchmarks"].items()},
             combinations=content["combinations"],
             all_data=content.get("all_data"),
+            curve=content.get("curve", ()),
+            own_answers=content.get("own_answers", ()),
         )
 
     def of_role(self, role: str) -> list[str]:
@@ -136,6 +142,8 @@ def roles_of(config: Config) -> Roles:
         benchmarks=_benchmarks(config),
         combinations=[list(group) for group in config["strategies"]["combinations"]],
         all_data=_all_data(config),
+        curve=list(config["roles"]["curve"]),
+        own_answers=list(config["roles"]["own_answers"]),
     )
 
 

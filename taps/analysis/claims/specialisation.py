@@ -1,4 +1,4 @@
-"""Does each specialist win on the benchmarks that are matched to it? C1 to C4, C21."""
+"""Does each specialist win on the benchmarks that are matched to it? C1 to C4, C21, K15, K16."""
 
 from __future__ import annotations
 
@@ -79,3 +79,43 @@ def _leads_at_every_depth(found: Findings, where: Where) -> Iterator[Step]:
         grows_for = published.paper()["lead_grows_for"]
         what = f"change of that lead per step of depth, benchmarks of the {grows_for} specialist"
         yield from contrast(found, where, f"lead slope, {grows_for}", what, Direction.GREATER)
+
+
+@asks
+def words_matter_more_than_the_domain(labels: Labels) -> Iterator[Claim]:
+    """Yields whether learning the target's own answers helps, and whether it helps more than the right domain."""
+    for method in labels.roles.own_answers:
+        for against in labels.roles.methods[method].compared_with:
+            rows = (
+                (
+                    "K15",
+                    "own answers help",
+                    "own answers",
+                    "Training on the target's own answers to the same prompts beats training on the corpus's answers",
+                ),
+                (
+                    "K16",
+                    "words before domain",
+                    "own answers − domain",
+                    "The target's own words gain more than the matched domain does",
+                ),
+            )
+            for number, name, wanted, statement in rows:
+                yield numbered(
+                    labels,
+                    number if method == labels.roles.own_answers[0] else "",
+                    f"{name}, {method}",
+                    statement=statement,
+                    finding=f"{statement[0].lower()}{statement[1:]}",
+                    topic=Topic.SPECIALISATION,
+                    steps=partial(_own_answers, method=method, against=against, wanted=wanted),
+                )
+
+
+def _own_answers(found: Findings, where: Where, *, method: str, against: str, wanted: str) -> Iterator[Step]:
+    if where.method != against:
+        return  # judged once, under the method that it repeats
+    what = f"{wanted}, matched specialists on their benchmarks"
+    other = Where(where.temperature, method)
+    if other in found.conditions:
+        yield from contrast(found, other, wanted, what, Direction.GREATER, against=against)
