@@ -35,6 +35,7 @@ include: "workflow/rules/train.smk"
 include: "workflow/rules/average.smk"
 include: "workflow/rules/trace.smk"
 include: "workflow/rules/bank.smk"
+include: "workflow/rules/tune.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
 

@@ -44,6 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     optional.add_argument("--drafter", metavar="METHOD/MIXTURE=DIR", help="trained draft model", **labelled)
     optional.add_argument("--calibration", metavar="METHOD=FILE", help="fitted temperatures", **labelled)
     optional.add_argument("--live", metavar="METHOD/BENCHMARK=FILE", help="report of the live check", **labelled)
+    optional.add_argument("--tuned", metavar="METHOD=FILE", help="trees tuned for this machine", **labelled)
     optional.add_argument("--overlap", type=Path, metavar="FILE", help="prompts that stand in training corpora")
     optional.add_argument("--cost", type=Path, metavar="FILE", help="measured forward times: adds predicted speeds")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
@@ -149,6 +150,8 @@ def input_tables(sample: Sample, args: argparse.Namespace) -> Iterator[Table]:
         yield from inputs.speed(sample, args.cost)
     if args.live:
         yield inputs.live_check(args.live)
+    for method, path in args.tuned:
+        yield from inputs.tuned(sample, method, path)
     if args.drafter:
         yield from inputs.training(args.drafter)
     if args.calibration:

@@ -224,6 +224,55 @@ def speed(sample: Sample, path: Path) -> Iterator[Table]:
     )
 
 
+def tuned(sample: Sample, method: str, path: Path) -> Iterator[Table]:
+    """Yields what trees tuned for this machine bring over plain decoding.
+
+    Args:
+        sample: Names in print.
+        method: Whose drafters.
+        path: The choices of `taps.tune`.
+    """
+    labels, content = sample.labels, read_json(path, kind="tuned")
+    shapes, sums = {}, []
+    for row in content["rows"]:
+        key = (row["strategy"], "+".join(row["drafters"]))
+        shapes[key] = row["best"]
+        for benchmark, own in row["benchmarks"].items():
+            for tree in ("default", "tuned"):
+                held = own[tree]
+                plain = [count * content["plain_s"] for count in held["num_tokens"]]
+                frame = pd.DataFrame({"question": own["questions"], "plain_s": plain, "seconds": held["seconds"]})
+                place = {"strategy": key[0], "drafters": key[1], "tree": tree, "benchmark": benchmark, "method": method}
+                sums.append(frame.assign(temperature=0.0, **place))
+    keys = ["temperature", "method", "strategy", "drafters", "tree", "benchmark"]
+    speedups = with_domain_means(ratios(pd.concat(sums, ignore_index=True), keys, "plain_s", "seconds"), labels)
+    frame = speedups.frame("speedup").sort_values(keys, ignore_index=True)
+    best = [shapes[key] for key in frame[["strategy", "drafters"]].itertuples(index=False, name=None)]
+    is_tuned = frame["tree"].eq("tuned")
+    usual = {"depth": content["drafting"]["depth"], "num_draft_tokens": sample.num_draft_tokens}
+    for name, value in usual.items():
+        chosen = pd.Series([shape[name] if shape else math.nan for shape in best], index=frame.index)
+        frame[name] = chosen.where(is_tuned, value)
+    text = frame[["method", "benchmark", "tree"]].copy()
+    text["row"] = [labels.row(*row) for row in frame[["strategy", "drafters"]].itertuples(index=False)]
+    text["shape"] = [
+        "plain decoding" if math.isnan(depth) else f"depth {depth:.0f}, {nodes:.0f} nodes"
+        for depth, nodes in frame[["depth", "num_draft_tokens"]].itertuples(index=False)
+    ]
+    text["of plain speed"] = [
+        format_interval(*row) for row in frame[["speedup", "low", "high"]].itertuples(index=False)
+    ]
+    yield Table(
+        name=f"tuned_{method}",
+        title=f"Trees tuned for this machine: {labels.method(method)}",
+        caption="Speed as a multiple of plain decoding, predicted from the replayed cycles and this machine's measured "
+        "times. `tuned` trees were chosen on held-out texts alone; `default` is the study's tree. First training seed, "
+        f"T = 0. {INTERVAL}",
+        frame=frame,
+        shown=text,
+    )
+
+
 def live_check(reports: Labelled) -> Table:
     """Returns one row per live-checked strategy: equal texts, equal cycles, measured and predicted speed.
 

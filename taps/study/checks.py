@@ -269,6 +269,23 @@ def check_evaluation(config: Mapping[str, Any]) -> Faults:
         )
 
 
+def check_tuning(config: Mapping[str, Any]) -> Faults:
+    tuning = config["evaluation"]["tuning"]
+    if tuning is None:
+        return
+    for method in tuning["methods"]:
+        yield from _unknown("evaluation.tuning.methods", "method", method, list(config["methods"]))
+    if all(sampling["temperature"] for sampling in config["evaluation"]["sampling"]):
+        yield "evaluation.tuning", "needs greedy texts", {"expected": "temperature 0 in evaluation.sampling"}
+    for name in tuning["strategies"]:
+        needs_factors = STRATEGIES[name].calibrated and not any(
+            STRATEGIES[other].calibrated for other in config["strategies"]["names"]
+        )
+        if needs_factors:
+            found = {"expected": "a calibrated strategy in strategies.names, so that drafters are calibrated"}
+            yield f"evaluation.tuning.strategies: {name}", "needs fitted temperatures", found
+
+
 def check_live(config: Mapping[str, Any]) -> Faults:
     """Live decoding names known methods, benchmarks and strategies, and has a greedy text to be compared with."""
     live = config["evaluation"]["live"]
@@ -304,5 +321,6 @@ CHECKS = (
     check_decoding,
     check_strategies,
     check_evaluation,
+    check_tuning,
     check_live,
 )

@@ -10,7 +10,7 @@ from taps.data.corpus_reader import CORPUS_READERS
 from taps.data.prompt_reader import PROMPT_READERS
 from taps.plumbing.code_digest import code_digest
 from taps.study.assets import asset_path
-from taps.study.contents import Config
+from taps.study.contents import Config, drafters_of, mixture_of
 from taps.study.flags import flags
 
 
@@ -79,6 +79,12 @@ def prompts_code(config: Config, benchmark: str) -> str:
 def corpora_of(config: Config, mixture: str) -> list[str]:
     """Returns the corpora of a mixture."""
     return list(config["mixtures"][mixture])
+
+
+def learned_corpora(config: Config, method: str) -> list[str]:
+    """Returns the corpora that a method's drafters learn."""
+    mixtures = [mixture_of(config, method, drafter) for drafter in drafters_of(config, method)]
+    return list(dict.fromkeys(corpus for mixture in mixtures for corpus in corpora_of(config, mixture)))
 
 
 def mixture_tokens(config: Config, mixture: str) -> list[str]:

@@ -23,6 +23,7 @@ from taps.study.contents import (
     training_seeds,
     variants,
 )
+from taps.study.data import learned_corpora
 from taps.study.flags import flags
 
 # --- calibration -----------------------------------------------------------------------------------------------------
@@ -33,18 +34,21 @@ def calibration(config: Config, method: str, training_seed: str) -> list[str]:
     return [f"<results>/calibration/{method}/seed{training_seed}.json"] if is_calibrated(config, method) else []
 
 
-def calibration_traces(config: Config) -> list[str]:
+def calibration_traces(config: Config, method: str) -> list[str]:
     """Returns the held-out texts that temperatures are fitted on."""
-    return [f"<results>/traces/{HELDOUT}{corpus}/t0_s0.safetensors" for corpus in config["corpora"]]
+    return [f"<results>/traces/{HELDOUT}{corpus}/t0_s0.safetensors" for corpus in learned_corpora(config, method)]
 
 
 def calibration_banks(config: Config, method: str, training_seed: str) -> list[str]:
-    """Returns the banks, along these texts, of all drafters that are combined."""
-    named = {mixture for group in config["strategies"]["combinations"] for mixture in group}
+    """Returns the banks, along these texts, of all drafters that are combined, or whose trees are tuned."""
+    named = {drafter for group in config["strategies"]["combinations"] for drafter in group}
+    tuning = config["evaluation"]["tuning"]
+    if tuning and method in tuning["methods"] and f"{method}/seed{training_seed}" == first_run(config, method):
+        named |= set(drafters_of(config, method))
     return [
         f"<results>/banks/{method}/seed{training_seed}/{name}/{HELDOUT}{corpus}/t0_s0.safetensors"
         for name in sorted(named.intersection(drafters_of(config, method)))
-        for corpus in config["corpora"]
+        for corpus in learned_corpora(config, method)
     ]
 
 

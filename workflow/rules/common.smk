@@ -11,7 +11,7 @@ from taps.plumbing.checkout import name_study, use_checkout
 from taps.plumbing.code_digest import code_digest
 from taps.plumbing.errors import TapsError
 from taps.plumbing.lease import hold_file
-from taps.study import assets, average, contents, data, evaluate, reporting, trace, train
+from taps.study import assets, average, contents, data, evaluate, reporting, trace, train, tune
 from taps.study.config import validate
 from taps.study.flags import flags
 from taps.study.roles import family_of

@@ -4,7 +4,7 @@
 rule calibrate:
     """Fits one temperature per drafter on held-out conversations."""
     input:
-        traces=evaluate.calibration_traces(config),
+        traces=ask(evaluate.calibration_traces, "method"),
         banks=ask(evaluate.calibration_banks, "method", "training_seed"),
     output:
         "<results>/calibration/{method}/seed{training_seed}.json",
@@ -124,6 +124,8 @@ if EVALUATION["live"]:
             banks=ask(evaluate.live_banks, "method", "benchmark"),
             draft_vocab=train.draft_vocab(config),
             calibration=ask(evaluate.live_calibration, "method"),
+            router=ask(tune.router, "method"),
+            tuned=ask(tune.tuned, "method"),
             cost="<results>/cost.json",
         output:
             "<results>/live/{method}/{benchmark}.json",
@@ -143,6 +145,8 @@ if EVALUATION["live"]:
             banks=each_named("bank", "banks", evaluate.live_drafters, "method"),
             draft_vocab=each("draft_vocab", "draft_vocab"),
             calibration=each("calibration", "calibration"),
+            router=each("router", "router"),
+            tuned=each("tuned", "tuned"),
             strategies=ask(evaluate.live_strategies, "method"),
             num_prompts=EVALUATION["live"]["num_prompts"],
             num_draft_tokens=DRAFTING["num_draft_tokens"],
@@ -157,6 +161,8 @@ if EVALUATION["live"]:
                 {params.banks:q} \
                 {params.draft_vocab:q} \
                 {params.calibration:q} \
+                {params.router:q} \
+                {params.tuned:q} \
                 --strategies {params.strategies:q} \
                 --num-prompts {params.num_prompts:q} \
                 --num-draft-tokens {params.num_draft_tokens:q} \

@@ -28,6 +28,7 @@ rule tabulate:
         overlap="<results>/overlap.json",
         cost="<results>/cost.json",
         live=expand("<results>/live/{name}.json", name=evaluate.live_names(config)),
+        tuned=expand("<results>/tuned/{method}.json", method=tune.methods(config)),
     output:
         report(
             directory("<reports>/tables"),
@@ -51,6 +52,7 @@ rule tabulate:
         drafters=each_named("drafter", "drafters", reporting.trained),
         calibrations=each_named("calibration", "calibrations", reporting.calibrated),
         live=each_named("live", "live", evaluate.live_names),
+        tuned=each_named("tuned", "tuned", tune.methods),
     shell:
         """
         python -m taps.tables \
@@ -63,6 +65,7 @@ rule tabulate:
             --overlap {input.overlap:q} \
             --cost {input.cost:q} \
             {params.live:q} \
+            {params.tuned:q} \
             --output {output:q} \
             2>&1 | tee {log:q}
         """

@@ -43,16 +43,14 @@ def learning_curve(found: Findings) -> Picture | None:
         if finding != "mixture":
             panel.axhline(0, color=GREY, lw=0.8, zorder=0)
         panel.set_xscale("log")
-        panel.set_xticks(
-            sorted(set(tokens.values())), [f"{value / 1000:.0f}k" for value in sorted(set(tokens.values()))]
-        )
+        panel.set_xticks(ticks, [f"{value / 1000:.0f}k" for value in ticks])
         panel.minorticks_off()
         panel.set_title(_TITLES[finding], fontsize=8.5)
     drawing.supxlabel("training tokens of one specialist (each read once per epoch)", fontsize=8.5)
     first = table.iloc[0]
     caption = (
         f"Findings against the size of the training data, at T = {found.main_condition.temperature:g}: means over the "
-        f"benchmarks that have a matched specialist, domains weighing the same, {int(first['num_questions'])} questions, "
+        f"benchmarks with a matched specialist, domains weighing the same, {int(first['num_questions'])} questions, "
         f"{int(first['num_training_seeds'])} training seeds; bars are 95 % intervals."
     )
     ends = "; ".join(
