@@ -7,8 +7,8 @@ A draft model that was trained on the benchmark's own questions would look bette
 - exact: one of its turns is a training turn, but for case and punctuation;
 - shared: it has at least one run of 13 words in common with a training turn;
 - covered to the share of its 13-grams that stand in the corpus (mean over the prompts that have any);
-- a twin: one conversation has a quarter or more of its runs of 5 words, numbers and names taken for equal, or has its
-  first turn word for word.
+- a twin: it has a quarter or more of the runs of 5 words of the shorter text in common with one training turn, numbers
+  and names taken for equal, or its first turn is there word for word.
 
 Output (JSON, kind `overlap`): one entry for each pair: corpus, benchmark, num_prompts, num_too_short (no turn of 13
 words: only exact can find them), num_exact, num_shared, mean_coverage, examples (ids of up to five prompts, exact ones

@@ -14,17 +14,19 @@ Output (JSON lines, kind `prompts`): {"id": unique text, "category": text or nul
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from taps.data.audit import Audit
+from taps.data.generated import TEMPLATES_OF, known_templates
 from taps.data.mixtures import seeded_order
 from taps.data.overlap import find_twins
 from taps.data.prompt_reader import PROMPT_READERS, PromptReader, read_prompts
 from taps.data.record_ids import UniqueIds
 from taps.data.records import stream_records
+from taps.data.seen_templates import seen_templates
 from taps.data.sources import add_source_flags, settle_source
 from taps.plumbing.artefacts import read_jsonl, write_json, write_jsonl
 from taps.plumbing.cli import run, stage_parser
@@ -102,13 +104,16 @@ def generate(
 ) -> tuple[list[Prompt], Audit]:
     """Returns as many generated prompts as asked for; the generator's own seed makes them grow by extension.
 
-    Those that training has are replaced by further ones, which are made and looked at in lots of the wanted size.
+    Templates that training knows are left out. A problem that it has in spite of that is replaced by a further one;
+    they are made and looked at in lots of the wanted size.
     """
     assert reader.generate, "a reader that makes its records itself"
     wanted = options.num_prompts
     if not options.task or not wanted:
         raise TapsError(f"--reader {options.reader}", "needs --task and --num-prompts")
     audit = Audit(source=f"{options.reader} {options.task}, seed {options.seed}")
+    if training and options.task == TEMPLATES_OF:
+        options.templates = unseen_templates(options.templates, training, audit)
     rows = wanted * (_MOST_GENERATED if training or options.part else 1)
     records = reader.generate(options.task, rows=rows, seed=options.seed, templates=options.templates)
     found = read_prompts(records, audit, UniqueIds(), reader=reader, part=options.part)
@@ -119,6 +124,25 @@ def generate(
         remedy = "choose other --templates, or another --task"
         raise TapsError(audit.source, "too few prompts that can be used", expected=wanted, found=audit, remedy=remedy)
     return prompts, audit
+
+
+def unseen_templates(
+    templates: Collection[int] | None, training: Sequence[Mapping[str, Any]], audit: Audit
+) -> Collection[int] | None:
+    """Returns the templates without those that training knows, which are noted.
+
+    Raises:
+        TapsError: it knows all of them.
+    """
+    seen = seen_templates(training, templates)
+    if not seen:
+        return templates
+    left = (known_templates() if templates is None else set(templates)) - set(seen)
+    audit.notes.append(f"templates left out, as training has problems like theirs: {', '.join(map(str, seen))}")
+    if not left:
+        remedy = "choose other --templates, or another --task"
+        raise TapsError("--exclude-overlap", "training knows every template", found=audit.notes[-1], remedy=remedy)
+    return left
 
 
 def kept(found: Sequence[Found], training: Sequence[Mapping[str, Any]], audit: Audit) -> list[Prompt]:

@@ -141,9 +141,21 @@ def test_generated_prompts_leave_out_what_training_knows_and_are_still_as_many(t
     assert len(rows) == 6
     assert not any("peel" in row["turns"][0] for row in rows)
     assert any("peel" in row["turns"][0] for row in plain)
-    assert dropped(audit)["twin_in_training"] >= 1
-    with pytest.raises(TapsError, match=r"too few prompts that can be used, expected 6, found .*twin_in_training 120"):
+    assert audit["notes"] == ["templates left out, as training has problems like theirs: 0"]
+    with pytest.raises(TapsError, match=r"training knows every template, found .*theirs: 0; choose other --templates"):
         take("--templates", "0", "--exclude-overlap", str(corpus))
+
+
+def test_generated_prompts_of_other_tasks_are_replaced_one_by_one(tmp_path):
+    def take(num_prompts: int, *flags: str) -> tuple[list[dict], dict]:
+        source = ("--task", "basic_arithmetic", "--num-prompts", str(num_prompts), "--seed", "1", *flags)
+        return run_prompts("reasoning_gym", output=tmp_path / "out.jsonl", flags=source)
+
+    plain, _ = take(12)
+    corpus = write_corpus(tmp_path / "c.jsonl", *(row["turns"][0] for row in plain[:3]))
+    rows, audit = take(6, "--exclude-overlap", str(corpus))
+    assert rows == plain[3:9]
+    assert dropped(audit) == {"twin_in_training": 3}
 
 
 def test_parts_of_a_benchmark_and_of_its_training_corpus_are_apart(tmp_path):

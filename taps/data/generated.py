@@ -66,12 +66,16 @@ def _items(
 def _check_templates(task: str, templates: Collection[int]) -> None:
     if task != TEMPLATES_OF:
         raise TapsError(f"--templates with --task {task}", "has no templates", expected=f"--task {TEMPLATES_OF}")
+    if not set(templates) & known_templates():
+        known = ", ".join(map(str, sorted(known_templates())))
+        raise TapsError("--templates", "none that works", expected=f"some of {known}", found=sorted(templates))
+
+
+def known_templates() -> frozenset[int]:
+    """Returns the numbers of gsm_symbolic's templates."""
     from reasoning_gym.arithmetic.gsm_symbolic.gsm_symbolic import tasks_ok
 
-    if unknown := sorted(set(templates) - set(tasks_ok)):
-        known = ", ".join(map(str, tasks_ok))
-        if not set(templates) & set(tasks_ok):
-            raise TapsError("--templates", "none that works", expected=f"some of {known}", found=unknown)
+    return frozenset(tasks_ok)
 
 
 def parse_templates(text: str) -> frozenset[int]:

@@ -2,7 +2,7 @@
 
 Two measures, both turn by turn. 13 words in a row, as they stand, are what hardly two texts share by chance. A problem
 with other numbers and names shares no 13 words with its twin, though it teaches the answer: twins are found by runs of
-5 words with numbers and names taken for equal, within one training conversation.
+5 words with numbers and names taken for equal, within one training turn.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ GRAM = 13
 
 TWIN_GRAM = 5
 TWIN_SHARE = 0.25
-"""Share of a prompt's grams within one training conversation from which on it is a twin. Seen: of GSM8K's 1,319 test
-questions, 83 in 1,000 problems of gsm_symbolic, whose templates are written after 85 of them; one in 2,000
-conversations of ShareGPT."""
-_FEWEST_GRAMS = 8  # a shorter prompt is measured as if it had as many: a few common phrases are no twin
+"""Share of the grams of the shorter of two texts from which on they are twins. Seen: of GSM8K's 1,319 test questions,
+83 in 1,000 problems of gsm_symbolic, whose templates are written after 85 of them; one in 6,000 conversations of
+ShareGPT."""
+_FEWEST_GRAMS = 16  # a shorter text is measured as if it had as many: a few common phrases make no twin
 
 Words = tuple[str, ...]
 
@@ -118,8 +118,9 @@ class Twin:
 
     Attributes:
         prompt: Its id.
-        conversation: Id of the conversation that has most of it.
-        share: Of the prompt's grams that stand there, 0 to 1; 1 if its first turn is there word for word.
+        conversation: Id of the conversation that is most like it.
+        share: Of the grams of the shorter text, prompt or turn, those that both have; 1 if the prompt's first turn is
+            there word for word.
     """
 
     prompt: str
@@ -143,13 +144,12 @@ def find_twins(
     indices = [_TwinIndex(prompts) for prompts in benchmarks]
     best: list[dict[int, Twin]] = [{} for _ in indices]
     for row in conversations:
-        texts = [turn["text"] for turn in row["turns"]]
-        found = {gram for text in texts for gram in grams(general_words(text), TWIN_GRAM)}
-        said = {plain_words(text) for text in texts}
-        for index, twins in zip(indices, best, strict=True):
-            for number, share in index.shares(found, said).items():
-                if share >= least and (number not in twins or share > twins[number].share):
-                    twins[number] = Twin(prompt=index.ids[number], conversation=row["id"], share=round(share, 6))
+        for text in (turn["text"] for turn in row["turns"]):
+            found, said = set(grams(general_words(text), TWIN_GRAM)), plain_words(text)
+            for index, twins in zip(indices, best, strict=True):
+                for number, share in index.shares(found, said).items():
+                    if share >= least and (number not in twins or share > twins[number].share):
+                        twins[number] = Twin(prompt=index.ids[number], conversation=row["id"], share=round(share, 6))
     return [[twins[number] for number in sorted(twins)] for twins in best]
 
 
@@ -161,10 +161,16 @@ class _TwinIndex:
         self.first_turns = index_prompts([{**prompt, "turns": prompt["turns"][:1]} for prompt in prompts]).by_turn
         self.ids = self.grams.ids
 
-    def shares(self, found: set[Words], said: set[Words]) -> dict[int, float]:
-        """Returns prompt -> the share of it that one conversation has, for those it has any of."""
+    def shares(self, found: set[Words], said: Words) -> dict[int, float]:
+        """Returns prompt -> its share with one turn, for those that have any.
+
+        Args:
+            found: Grams of the turn.
+            said: Its words.
+        """
         index = self.grams
         hits = Counter(number for gram in index.by_gram.keys() & found for number in index.by_gram[gram])
-        shares = {number: hit / max(index.num_grams[number], _FEWEST_GRAMS) for number, hit in hits.items()}
-        whole = {number: 1.0 for turn in self.first_turns.keys() & said for number in self.first_turns[turn]}
-        return shares | whole
+        shares = {
+            number: hit / max(min(index.num_grams[number], len(found)), _FEWEST_GRAMS) for number, hit in hits.items()
+        }
+        return shares | dict.fromkeys(self.first_turns.get(said, ()), 1.0)
