@@ -19,26 +19,20 @@ _PROBE = [{"role": "user", "content": "ping"}, {"role": "assistant", "content": 
 
 
 def finish_target(
-    folder: Path,
-    *,
-    stage: str,
-    facts: dict[str, Any],
-    template: Path | None = None,
-    trust_remote_code: bool = False,
+    folder: Path, *, stage: str, facts: dict[str, Any], tokenizer: PreTrainedTokenizerBase | None = None
 ) -> None:
-    """Settles chat template and stop tokens of a model folder and writes its provenance.json (kind `target`).
+    """Settles the stop tokens of a model folder and writes its provenance.json (kind `target`).
 
     Args:
         folder: With config, weights and tokenizer.
         stage: Module that made it.
         facts: What determined the model, e.g. its source and the source's hash.
-        template: Jinja file that replaces the tokenizer's chat template.
-        trust_remote_code: Whether Python code in the folder may run.
+        tokenizer: As `settle_chat_template` returned it; settled here by default.
 
     Raises:
         TapsError: as `settle_chat_template` and `settle_eos`.
     """
-    tokenizer = settle_chat_template(folder, template=template, trust_remote_code=trust_remote_code)
+    tokenizer = tokenizer or settle_chat_template(folder, template=None, trust_remote_code=False)
     content = {
         **facts,
         "eos_ids": settle_eos(folder, tokenizer),
@@ -108,6 +102,26 @@ def settle_chat_template(folder: Path, *, template: Path | None, trust_remote_co
     if "ping" not in rendered or "pong" not in rendered:
         raise TapsError("chat template", "drops what was said", expected="ping and pong", found=repr(rendered))
     return tokenizer
+
+
+def check_template_tokens(tokenizer: PreTrainedTokenizerBase, vocab_size: int) -> None:
+    """Checks that the model has an embedding for every token that its chat template writes.
+
+    Raises:
+        TapsError: it has not: markers were added to the tokenizer and the model was never resized.
+    """
+    texts = [tokenizer.apply_chat_template(_PROBE, tokenize=False)]
+    texts.append(tokenizer.apply_chat_template(_PROBE[:1], tokenize=False, add_generation_prompt=True))
+    ids = [token for text in texts for token in tokenizer(str(text), add_special_tokens=False)["input_ids"]]
+    if beyond := sorted({token for token in ids if token >= vocab_size}):
+        words = ", ".join(f"{token} {tokenizer.convert_ids_to_tokens(token)}" for token in beyond[:3])
+        raise TapsError(
+            "chat template",
+            "writes tokens beyond the embedding",
+            expected=f"ids below {vocab_size}",
+            found=words,
+            remedy="take the model's own tokenizer and template, or one that was resized for these",
+        )
 
 
 def settle_eos(folder: Path, tokenizer: PreTrainedTokenizerBase) -> list[int]:
