@@ -93,8 +93,8 @@ def test_a_head_has_a_rope_of_its_own(tmp_path):
     target = write_target(tmp_path / "target")
     loaded = load_drafter(tmp_path / "drafter", target_config=json.loads((target / "config.json").read_text()))
     assert loaded.config.rope == own
+    flags = [f"--drafter={tmp_path / 'drafter'}", f"--target={target}", f"--output={tmp_path / 'out'}"]
     with pytest.raises(TapsError, match=r"rotates whole heads only, expected no partial_rotary_factor, found 0\.5"):
-        flags = [f"--drafter={tmp_path / 'drafter'}", f"--target={target}", f"--output={tmp_path / 'out'}"]
         export_draft.main([*flags, "--flavour=eagle"])
 
 
@@ -155,7 +155,7 @@ def test_keys_that_change_nothing_pass(change):
 
 @pytest.mark.parametrize("content", [[], None, "x", 1])
 def test_a_config_that_is_no_object_is_refused(content):
-    with pytest.raises(TapsError, match="not the config.json of a model, expected an object"):
+    with pytest.raises(TapsError, match=r"not the config\.json of a model, expected an object"):
         head_config("here", content)
 
 

@@ -99,7 +99,7 @@ def test_shards_are_one_head(tmp_path, target, suffix, indexed):
     tensors, stem = head(), {"safetensors": "model", "bin": "pytorch_model"}[suffix]
     folder = checkpoint(tmp_path, tensors, {"bias": False}, file=f"{stem}.{suffix}")
     (folder / f"{stem}.{suffix}").unlink()
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for number, part in enumerate((list(tensors)[::2], list(tensors)[1::2]), start=1):
         shard = f"{stem}-{number:05d}-of-00002.{suffix}"
         own = {name: tensors[name] for name in part}

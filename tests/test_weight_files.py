@@ -23,58 +23,57 @@ from taps.plumbing.errors import TapsError
 A, B = {"a": torch.ones(2, 3)}, {"b": torch.zeros(4)}
 
 
-def fill(folder, **files):
-    """Writes tensors or JSON under the names given, `_` standing for `-` and two of them for a dot."""
-    for key, content in files.items():
-        path = folder / key.replace("__", ".").replace("_of_", "-of-").replace("model_0", "model-0")
+def fill(folder, files):
+    """Writes tensors or JSON under the names given; returns the folder."""
+    for name, content in files.items():
         if isinstance(content, str):
-            path.write_text(content)
-        elif path.suffix == ".safetensors":
-            save_file(content, path)
+            (folder / name).write_text(content)
+        elif name.endswith(".safetensors"):
+            save_file(content, folder / name)
         else:
-            torch.save(content, path)
+            torch.save(content, folder / name)
     return folder
 
 
-def index(**weight_map):
-    return json.dumps({"metadata": {}, "weight_map": weight_map})
+def index(file):
+    return json.dumps({"metadata": {}, "weight_map": {"a": file}})
 
 
 @pytest.mark.parametrize(
     ("files", "kind", "names"),
     [
-        ({"model__safetensors": A}, SAFETENSORS, ["model.safetensors"]),
-        ({"model__safetensors": A, "pytorch_model__bin": B}, SAFETENSORS, ["model.safetensors"]),
-        ({"pytorch_model__bin": B}, PICKLES, ["pytorch_model.bin"]),
-        ({"model_00001_of_00001__safetensors": A}, SAFETENSORS, ["model-00001-of-00001.safetensors"]),
+        ({"model.safetensors": A}, SAFETENSORS, ["model.safetensors"]),
+        ({"model.safetensors": A, "pytorch_model.bin": B}, SAFETENSORS, ["model.safetensors"]),
+        ({"pytorch_model.bin": B}, PICKLES, ["pytorch_model.bin"]),
+        ({"model-00001-of-00001.safetensors": A}, SAFETENSORS, ["model-00001-of-00001.safetensors"]),
         (
-            {"model_00002_of_00002__safetensors": A, "model_00001_of_00002__safetensors": B},
+            {"model-00002-of-00002.safetensors": A, "model-00001-of-00002.safetensors": B},
             SAFETENSORS,
             ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
         ),
         (
-            {"pytorch_model_00001_of_00002__bin": A, "pytorch_model_00002_of_00002__bin": B},
+            {"pytorch_model-00001-of-00002.bin": A, "pytorch_model-00002-of-00002.bin": B},
             PICKLES,
             ["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"],
         ),
         (
             {
-                "one__safetensors": A,
-                "two__safetensors": B,
-                "model__safetensors__index__json": index(a="one.safetensors"),
+                "one.safetensors": A,
+                "two.safetensors": B,
+                "model.safetensors.index.json": index("one.safetensors"),
             },
             SAFETENSORS,
             ["one.safetensors"],
         ),
         (
-            {"x__bin": A, "pytorch_model__bin__index__json": index(a="x.bin")},
+            {"x.bin": A, "pytorch_model.bin.index.json": index("x.bin")},
             PICKLES,
             ["x.bin"],
         ),
     ],
 )
 def test_weights_are_found_with_an_index_or_without(tmp_path, files, kind, names):
-    found = find_weights(fill(tmp_path, **files))
+    found = find_weights(fill(tmp_path, files))
     assert found.kind == kind
     assert [path.name for path in found.files] == names
     assert read_weights(found).keys() <= {"a", "b"}
@@ -84,22 +83,22 @@ def test_weights_are_found_with_an_index_or_without(tmp_path, files, kind, names
     ("files", "message"),
     [
         ({}, r"no weights, expected model\*\.safetensors or pytorch_model\*\.bin"),
-        ({"adapter_config__json": "{}"}, "an adapter, not a model.*merge the adapter into its base model"),
-        ({"model_00001_of_00002__safetensors": A}, "weights missing, found model-00002-of-00002.safetensors"),
+        ({"adapter_config.json": "{}"}, "an adapter, not a model.*merge the adapter into its base model"),
+        ({"model-00001-of-00002.safetensors": A}, "weights missing, found model-00002-of-00002.safetensors"),
         (
-            {"pytorch_model_00002_of_00003__bin": A},
-            "missing, found pytorch_model-00001-of-00003.bin, pytorch_model-0000",
+            {"pytorch_model-00002-of-00003.bin": A},
+            "found pytorch_model-00001-of-00003.bin, pytorch_model-00003",
         ),
         (
-            {"model_00001_of_00001__safetensors": A, "model_00001_of_00002__safetensors": B},
+            {"model-00001-of-00001.safetensors": A, "model-00001-of-00002.safetensors": B},
             "shards of several sets, found 00001, 00002",
         ),
-        ({"model__safetensors__index__json": index(a="gone.safetensors")}, "weights missing, found gone.safetensors"),
+        ({"model.safetensors.index.json": index("gone.safetensors")}, "weights missing, found gone.safetensors"),
     ],
 )
 def test_what_is_missing_is_named(tmp_path, files, message):
     with pytest.raises(TapsError, match=message):
-        find_weights(fill(tmp_path, **files))
+        find_weights(fill(tmp_path, files))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +133,7 @@ def test_an_index_that_is_none_is_refused(tmp_path, content):
 
 
 def test_headers_tell_names_and_sizes(tmp_path):
-    fill(tmp_path, model_00001_of_00002__safetensors=A, model_00002_of_00002__safetensors=B)
+    fill(tmp_path, {"model-00001-of-00002.safetensors": A, "model-00002-of-00002.safetensors": B})
     files = find_weights(tmp_path).files
     assert index_of(files) == {"a": files[0].name, "b": files[1].name}
     assert num_parameters(files) == 10

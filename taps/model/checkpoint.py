@@ -66,7 +66,7 @@ def read_drafter_config(folder: Path) -> DrafterConfig:
     return head_config(path, content)
 
 
-def head_config(where: Path, content: Any) -> DrafterConfig:
+def head_config(where: object, content: Any) -> DrafterConfig:
     """Returns the shape that a draft model's config.json describes.
 
     Raises:
