@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from taps.model.device import check_device
 from taps.plumbing.errors import TapsError
 
 _TIMEOUT = timedelta(hours=2)  # the others wait while the first process validates
@@ -21,11 +22,15 @@ def start_processes(device: str) -> tuple[int, int, torch.device]:
 
     torchrun sets RANK, WORLD_SIZE and LOCAL_RANK; without it there is one process, which opens no port. The *local*
     rank picks the device, so several machines work.
+
+    Raises:
+        TapsError: as `check_device`; more processes than devices, for one.
     """
     if device == "cpu":
         os.environ["DS_ACCELERATOR"] = "cpu"
     local_rank = int(os.environ.setdefault("LOCAL_RANK", "0"))
     place = torch.device("cpu" if device == "cpu" else f"cuda:{local_rank}")
+    check_device(place)
     if place.type == "cuda":
         torch.cuda.set_device(place)
     if not dist.is_initialized():

@@ -18,6 +18,7 @@ from taps.data.stop_tokens import stop_ids
 from taps.model.architecture import check_architecture
 from taps.model.attention import choose_kernels
 from taps.model.cpu_products import use_widest_float32
+from taps.model.device import check_device, weight_bytes
 from taps.model.loading import load_model
 from taps.model.packing import pack_for_decoding
 from taps.model.target_folder import check_files
@@ -147,9 +148,10 @@ def load_target(
     """
     use_widest_float32()
     folder = Path(folder)
-    check_files(folder)
     config = read_config(folder)
     check_architecture(config, where=folder / "config.json")
+    check_device(device, need_bytes=weight_bytes(folder, dtype), what="the target")
+    check_files(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
     if not tokenizer.chat_template:
         raise TapsError(folder, "the tokenizer has no chat template", remedy="set target.chat_template to a Jinja file")

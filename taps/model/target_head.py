@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 
 from taps.model.config_keys import check_logits
 from taps.model.cpu_products import use_widest_float32
+from taps.model.device import check_device
 from taps.model.weight_files import WHOLE, read_index
 from taps.plumbing.artefacts import read_tensors
 from taps.plumbing.errors import ArtefactError, TapsError
@@ -88,6 +89,7 @@ def load_target_head(
     """
     use_widest_float32()
     config = read_config(target)
+    check_device(device, what="the target's head")
     names = [_EMBEDDING] if config.get("tie_word_embeddings") else [_EMBEDDING, _HEAD]
     tensors = [_read_weight(Path(target), name).to(device=device, dtype=dtype) for name in names]
     head, token_ids = tensors[-1], None
