@@ -205,7 +205,7 @@ class DraftModel(nn.Module):
 
 def packed_positions(lengths: Sequence[int], device: torch.device | str) -> torch.Tensor:
     """Returns int64 [T]: 0 .. length - 1 for each sequence in turn; [3, 2] gives 0 1 2 0 1."""
-    return torch.cat([torch.arange(length) for length in lengths]).to(device)
+    return torch.cat([torch.arange(length, device=device) for length in lengths])
 
 
 def causal_attention(
