@@ -38,7 +38,7 @@ def main() -> None:
     seconds: dict[str, list[dict[str, float]]] = {name: [] for name in checkouts}
     for _ in range(args.rounds):
         for name, folder in checkouts.items():
-            command = [sys.executable, Path(__file__), "--once"]
+            command = [sys.executable, str(Path(__file__)), "--once"]
             environment = {"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
             done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
             seconds[name].append(json.loads(done.stdout.splitlines()[-1]))
@@ -115,7 +115,7 @@ def _noise() -> Any:
     try:
         from taps.model.noise import Noise
     except ImportError:  # where it was before
-        from taps.model.batches import Noise  # type: ignore[attr-defined,no-redef]
+        from taps.model.batches import Noise
     return Noise
 
 
