@@ -90,7 +90,9 @@ def make_engine(
         "gradient_clipping": clip_norm,
         "zero_optimization": {"stage": zero_stage},
         "zero_allow_untested_optimizer": True,
-        "bf16": {"enabled": dtype == torch.bfloat16},
+        # whoever trains looks at the losses: to look for bad gradients in each step is to wait for the device twice
+        "bf16": {"enabled": dtype == torch.bfloat16, "check_grad_overflow": False},
+        "timers": {"throughput": {"enabled": False}},  # which wait for it twice more
         "steps_per_print": 1 << 60,
     }
     engine, *_ = deepspeed.initialize(model=module, optimizer=optimizer, config=settings, dist_init_required=False)
