@@ -11,6 +11,7 @@ our Python. CPU seconds of one thread, so that neighbours on the machine count l
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import subprocess
 import sys
@@ -138,9 +139,10 @@ def trace_step_s() -> float:
         logits=lambda last: logits,
     )
     prompts = [[1, 2, 3]] * NUM_TEXTS
+    randomness = "draws" if "draws" in inspect.signature(continue_batch).parameters else "uniforms"  # older
 
     def steps(count: int) -> float:
-        arguments = {"sampling": Sampling(), "uniforms": None, "max_new_tokens": count}
+        arguments = {"sampling": Sampling(), randomness: None, "max_new_tokens": count}
         return cpu_seconds(lambda: continue_batch(target, prompts, **arguments), repeats=3)  # type: ignore[arg-type]
 
     return (steps(4 * NUM_STEPS) - steps(NUM_STEPS)) / (3 * NUM_STEPS)

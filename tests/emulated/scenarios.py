@@ -25,13 +25,14 @@ from taps.measuring.costs import draft_times, target_times
 from taps.model.batches import Conversations, Plan, RowId
 from taps.model.distributed import make_engine, start_processes
 from taps.model.drafter import DrafterConfig, DraftModel
+from taps.model.family import FAMILIES
 from taps.model.feature_store import FeatureStore
 from taps.model.features import OnlineFeatures, compute_features, head_agreement
 from taps.model.loader import batches_of
 from taps.model.losses import LossWeights
 from taps.model.noise import Noise
 from taps.model.sampler import continue_batch
-from taps.model.sampling import Sampling, uniforms
+from taps.model.sampling import Draws, Sampling
 from taps.model.target import load_target
 from taps.model.target_head import load_target_head
 from taps.model.training import DraftTraining, Recipe, train
@@ -58,7 +59,7 @@ class Setting:
         self.record: Record = None  # type: ignore[assignment]  # set when the device is there
         target = load_target(self.words)
         self.on_host = continue_batch(
-            target, PROMPTS, sampling=Sampling(), uniforms=None, max_new_tokens=NUM_NEW
+            target, PROMPTS, sampling=Sampling(), draws=None, max_new_tokens=NUM_NEW
         )  # before there is a device
 
     def conversations(self, *, online: bool = False) -> Conversations:
@@ -127,7 +128,7 @@ def features(setting: Setting) -> dict[str, Any]:
 
 def _continued(setting: Setting, **options: Any) -> Any:
     target = load_target(setting.words, device="cuda")
-    settings = {"sampling": Sampling(), "uniforms": None, "max_new_tokens": NUM_NEW} | options
+    settings = {"sampling": Sampling(), "draws": None, "max_new_tokens": NUM_NEW} | options
     return setting.measured(lambda: continue_batch(target, PROMPTS, **settings))
 
 
@@ -156,10 +157,10 @@ def trace_on_hostile_kernels(setting: Setting) -> dict[str, Any]:
 def sampled_trace(setting: Setting) -> dict[str, Any]:
     """Sampled texts, with top-p and top-k."""
     sampling = Sampling(temperature=1.0, top_p=0.9, top_k=6)
-    draws = [uniforms(3, str(row), 0, NUM_NEW) for row in range(len(PROMPTS))]
-    answers, counts, sites = _continued(setting, sampling=sampling, uniforms=draws)
+    draws = [Draws(3, str(row), 0) for row in range(len(PROMPTS))]
+    answers, counts, sites = _continued(setting, sampling=sampling, draws=draws)
     on_host = continue_batch(
-        load_target(setting.words), PROMPTS, sampling=sampling, uniforms=draws, max_new_tokens=NUM_NEW
+        load_target(setting.words), PROMPTS, sampling=sampling, draws=draws, max_new_tokens=NUM_NEW
     )
     same = [a.tokens.tolist() == b.tokens.tolist() for a, b in zip(answers, on_host, strict=True)]
     return {"counts": counts, "sites": sites, "same": same, "steps": max(len(a.tokens) for a in answers)}
@@ -187,7 +188,7 @@ def _training(setting: Setting, recipe: Recipe, dtype: torch.dtype) -> DraftTrai
     head = load_target_head(setting.study.target, dtype=dtype, device="cuda")
     torch.manual_seed(0)
     model = DraftModel(DrafterConfig.from_json(head.config)).to(device="cuda", dtype=dtype)
-    return DraftTraining(model, head, recipe)
+    return DraftTraining(model, head, recipe, FAMILIES["eagle2"])
 
 
 def _rows(conversations: Conversations) -> list[RowId]:
@@ -212,7 +213,7 @@ def _step(setting: Setting, num_passes: int, *, online: bool = False, attention:
     (batch, losses), counts, sites = setting.measured(step)
     head = load_target_head(setting.study.target)
     torch.manual_seed(0)
-    twin = DraftTraining(DraftModel(DrafterConfig.from_json(head.config)), head, recipe)
+    twin = DraftTraining(DraftModel(DrafterConfig.from_json(head.config)), head, recipe, FAMILIES["eagle2"])
     names = ("next_tokens", "features", "supervised", "targets")
     on_host = type(batch)(**{name: getattr(batch, name).cpu() for name in names}, lengths=batch.lengths)
     expected = twin(on_host)
