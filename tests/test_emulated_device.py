@@ -116,7 +116,7 @@ def test_a_bank_is_the_hosts(seen):
     assert found["positions"] > 30
 
 
-@pytest.mark.parametrize(("strategy", "syncs", "copies"), [("single", 16, 9), ("routed_history", 23, 11)])
+@pytest.mark.parametrize(("strategy", "syncs", "copies"), [("single", 18, 8), ("routed_history", 26, 10)])
 def test_a_live_cycle_keeps_its_budget(seen, strategy, syncs, copies):
     found = facts(seen, "live")[strategy]
     assert found["same"]

@@ -21,7 +21,8 @@ from taps.decoding.engine import decode
 from taps.decoding.live_drafter import LiveDrafter
 from taps.decoding.strategy import Options, find
 from taps.decoding.validation import HeldOut, validate
-from taps.measuring.costs import draft_times, target_times
+
+from taps.measuring.costs import measure_costs
 from taps.model.batches import Conversations, Plan, RowId
 from taps.model.distributed import make_engine, start_processes
 from taps.model.drafter import DrafterConfig, DraftModel
@@ -379,9 +380,16 @@ def live(setting: Setting) -> dict[str, Any]:
 
 @scenario
 def costs(setting: Setting) -> dict[str, Any]:
-    target, drafters = load_target(setting.words, device="cuda"), _drafters(setting)
-    found = target_times(target, PROMPTS[2], [0, 4], 2), draft_times(target, drafters[0], PROMPTS[2], [4, 8], 2)
-    return {
-        "finite": bool(np.isfinite([entry["median_s"] for times in found for entry in times]).all()),
-        "on": str(CUDA),
-    }
+    """The measurement of a cycle's parts, for two seconds."""
+    found = measure_costs(
+        load_target(setting.words, device="cuda"),
+        _drafters(setting)[0],
+        PROMPTS[2] * 4,
+        prefix_length=8,
+        nodes=[4],
+        draft_shapes=[(4, 8)],
+        num_draft_tokens=8,
+        limit_s=2.0,
+    )
+    times = [entry["median_s"] for kind in ("target", "draft") for entry in found[kind]]
+    return {"finite": bool(np.isfinite(times).all()), "on": str(CUDA)}
