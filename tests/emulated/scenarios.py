@@ -21,7 +21,6 @@ from taps.decoding.engine import decode
 from taps.decoding.live_drafter import LiveDrafter
 from taps.decoding.strategy import Options, find
 from taps.decoding.validation import HeldOut, validate
-
 from taps.measuring.costs import measure_costs
 from taps.model.batches import Conversations, Plan, RowId
 from taps.model.distributed import make_engine, start_processes
