@@ -105,10 +105,9 @@ def test_zero_shares_the_optimizer_and_takes_buckets():
 
 def forward_peak(num_rows: int, length: int) -> float:
     """Returns the most bytes alive in a forward through two of the library's layers, beyond their weights."""
-    sizes: dict[str, Any] = {
-        name: getattr(LLAMA3_8B, name) for name in ("hidden_size", "intermediate_size", "head_dim")
-    }
-    config = LlamaConfig(**sizes, num_attention_heads=32, num_key_value_heads=8, attn_implementation="sdpa")
+    names = ("hidden_size", "intermediate_size", "head_dim")
+    sizes: dict[str, Any] = {"attn_implementation": "sdpa", **{name: getattr(LLAMA3_8B, name) for name in names}}
+    config = LlamaConfig(**sizes, num_attention_heads=32, num_key_value_heads=8)
     with on_meta() as memory, torch.inference_mode():
         layers = [LlamaDecoderLayer(config, number).to(torch.bfloat16) for number in range(2)]
         states = torch.empty((num_rows, length, LLAMA3_8B.hidden_size), dtype=torch.bfloat16)
