@@ -167,7 +167,7 @@ def compute_shards(
             tokens = [rows[i] for i in shard.row_range]
             features = compute_features(target, tokens, batch_tokens=args.batch_tokens, on_tokens=bar.update)
             checked = check_logits(target, head, shard, tokens, features, num_rows=args.check_rows)
-            on_host = [row.cpu() for row in features]
+            on_host = torch.cat(features).cpu().split([len(row) for row in features])
             before = pending
             pending = writer.submit(write_shard, folder, checked, on_host, manifest=manifest, provenance=where)
             if before is not None:

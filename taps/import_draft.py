@@ -4,20 +4,20 @@
         --output results/paper/drafters/eagle2/seed0/published
     python -m taps.import_draft --hub yuhuili/EAGLE-LLaMA3-Instruct-8B --revision <40 hex digits> ...
 
-The source is a folder (or Hub repository) with config.json and either model.safetensors or pytorch_model.bin; pickles
-are opened without running code. Names, shapes, dtype and bias flag must be those of an EAGLE head for this target.
+The source is a folder (or Hub repository) with config.json and model*.safetensors or pytorch_model*.bin, one file or
+shards; pickles are opened without running code. Names, shapes, dtype and bias flag must be those of an EAGLE head for
+this target; a configuration that asks for other mathematics than ours is refused.
 
 A missing `"bias"` means true, as in the official loader. Copies of the target's embedding or head
 (`embed_tokens.weight`, `lm_head.weight`) are dropped if they equal the target's and refused if not; rotary buffers
-(`layers.0.self_attn.rotary_emb.inv_freq`) are dropped, since they follow from the configuration. Positions reach as
-far as the target's, whatever the checkpoint was trained on.
+(`layers.0.self_attn.rotary_emb.inv_freq`) are dropped, since they follow from the configuration. RoPE is the head's
+own; positions reach as far as the target's, whatever the checkpoint was trained on.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import pickle
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -34,45 +34,7 @@ if TYPE_CHECKING:
 
     from taps.model.drafter import DrafterConfig
 
-WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 IGNORED = ("layers.0.self_attn.rotary_emb.inv_freq",)
-
-
-def find_weights(folder: Path) -> Path:
-    """Returns the weight file of a checkpoint's folder, safetensors before pickles.
-
-    Raises:
-        TapsError: there is none.
-    """
-    for name in WEIGHT_FILES:
-        if (folder / name).exists():
-            return folder / name
-    raise TapsError(folder, "no weights", expected=" or ".join(WEIGHT_FILES))
-
-
-def read_weights(path: Path) -> dict[str, torch.Tensor]:
-    """Returns the tensors of a weight file; never runs code from it.
-
-    Raises:
-        TapsError: the file is truncated, holds anything but tensors by name, or is a pickle that asks for code.
-    """
-    import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
-        problem = "a pickle that is broken or holds more than tensors, so that code could run; it was not loaded"
-        raise TapsError(path, problem, remedy="ask its authors for safetensors") from None
-    except (SafetensorError, RuntimeError, EOFError, OSError) as error:
-        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise TapsError(path, f"cannot be read ({line})", remedy="download it again") from None
-    if not isinstance(tensors, dict) or not all(isinstance(value, torch.Tensor) for value in tensors.values()):
-        raise TapsError(path, "not a flat table of tensors", expected="name -> tensor", found=type(tensors).__name__)
-    return tensors
 
 
 def read_config(folder: Path, target_config: Mapping[str, Any], *, family: str = "eagle2") -> DrafterConfig:
@@ -81,8 +43,7 @@ def read_config(folder: Path, target_config: Mapping[str, Any], *, family: str =
     Raises:
         TapsError: missing, not JSON, more than one layer, or not of the target's shape.
     """
-    from taps.model.checkpoint import check_fits_target
-    from taps.model.drafter import DrafterConfig
+    from taps.model.checkpoint import check_fits_target, head_config
 
     path = folder / "config.json"
     try:
@@ -91,9 +52,11 @@ def read_config(folder: Path, target_config: Mapping[str, Any], *, family: str =
         raise TapsError(path, "missing", expected="the config.json of an EAGLE head") from None
     except ValueError as error:
         raise TapsError(path, f"not JSON ({error})") from None
+    if not isinstance(content, dict):
+        raise TapsError(path, "not the config.json of a model", expected="an object", found=type(content).__name__)
     if content.get("num_hidden_layers", 1) != 1:
         raise TapsError(path, "not an EAGLE head", expected="num_hidden_layers 1", found=content["num_hidden_layers"])
-    config = DrafterConfig.from_json({"family": family, **content, "bias": content.get("bias", True)})
+    config = head_config(path, {"family": family, **content, "bias": content.get("bias", True)})
     check_fits_target(path, config, target_config)
     return replace(config, max_position_embeddings=target_config["max_position_embeddings"])
 
@@ -146,10 +109,14 @@ def import_folder(
     """
     from taps.model.checkpoint import check_tensors, save_drafter
     from taps.model.target_head import read_config as read_target_config
+    from taps.model.weight_files import check_finite, find_weights, read_weights
 
     config = read_config(folder, read_target_config(target), family=family)
-    path = find_weights(folder)
-    tensors = drop_copies(path, read_weights(path), target)
+    weights = find_weights(folder)
+    path = weights.files[0] if len(weights.files) == 1 else folder
+    tensors = read_weights(weights)
+    check_finite(path, tensors, remedy="ask its authors for whole weights")
+    tensors = drop_copies(path, tensors, target)
     if config.bias and "fc.bias" not in tensors:
         remedy = 'if it was trained without, add "bias": false to its config.json'
         raise TapsError(
@@ -157,7 +124,8 @@ def import_folder(
         )
     check_tensors(path, tensors, config)
     check_dtype(path, tensors)
-    made = provenance(stage="taps.import_draft", origin=dict(origin), weights_sha256=sha256_of(path))
+    digests = {file.name: sha256_of(file) for file in weights.files}
+    made = provenance(stage="taps.import_draft", origin=dict(origin), weights_sha256=digests)
     made["inputs"]["target"] = digest_of(target)
     save_drafter(output, tensors, config, provenance=made)
 
@@ -184,9 +152,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         import_folder(arguments.source, arguments.target, arguments.output, origin, family=arguments.family)
     else:
         from taps.data.downloads import HubSource, check_pinned, download_hub, with_retries
+        from taps.model.weight_files import PATTERNS
 
         check_pinned(arguments.revision or "")
-        hub = HubSource(repo=arguments.hub, revision=arguments.revision, include=("config.json", *WEIGHT_FILES))
+        hub = HubSource(repo=arguments.hub, revision=arguments.revision, include=("config.json", *PATTERNS))
         with tempfile.TemporaryDirectory(prefix="taps-import-") as name:
             folder = Path(name)
             with_retries(lambda: download_hub(hub, folder), what=str(hub), attempts=arguments.attempts)

@@ -4,7 +4,8 @@
 
 Jobs come from a dry run in an empty folder, so they are exact. Disk and operations come from shapes and from the
 expectations under `plan:` in the study (tokens per row, per answer), so they are as good as those. Operations count a
-multiplication and an addition apart; hours are operations over the sustained rates that the study gives per device.
+multiplication and an addition apart; hours are operations over the sustained rates that the study gives per device, or
+those of reading a training's features where these are more. Memory of each rule comes from shapes as well.
 
 Beside ours stands the original procedure: it decodes every row of every table with the target in the loop, and
 computes the features of each mixture anew.
@@ -26,8 +27,9 @@ from taps.plumbing.artefacts import write_json
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
-from taps.study.budget import hours, original_work, study_disk, study_work
+from taps.study.budget import hours, original_work, reading_hours, study_disk, study_work
 from taps.study.config import read, validate
+from taps.study.needs import needs
 
 
 def free_bytes(folder: Path) -> int:
@@ -94,13 +96,19 @@ def as_text(plan: Mapping[str, Any]) -> str:
         lines.append(f"| {stage} | {model} | {ours / 1e15:,.2f} | {theirs / 1e15:,.2f} |{cells}")
     for name, cost in plan["devices"].items():
         lines += ["", f"{name}: {cost['ours_h']:,.1f} device hours; the original procedure {cost['original_h']:,.1f}."]
+        if cost["reading_h"]:
+            lines[-1] += f" Training reads features for {cost['reading_h']:,.1f} of them, beside its computing."
+    lines += ["", "| rule | memory, GB | of each device, GB | devices |", "|---|---:|---:|---:|"]
+    for rule, (host_mb, device_gb, gpus) in plan["needs"].items():
+        device = f"{device_gb:,.1f}" if device_gb else ""
+        lines.append(f"| {rule} | {host_mb / 1e3:,.1f} | {device} | {gpus or ''} |")
     if total > plan["free_bytes"]:
         lines += ["", f"WARNING: needs {total / 1e9:,.1f} GB, {plan['free_bytes'] / 1e9:,.1f} GB are free here."]
     return "\n".join(lines) + "\n"
 
 
 def make_plan(config: Mapping[str, Any], jobs: Mapping[str, int], free: int) -> dict[str, Any]:
-    """Returns the plan as plain data: jobs, disk_bytes, free_bytes, work (stage by stage) and devices."""
+    """Returns the plan as plain data: jobs, disk_bytes, free_bytes, work (stage by stage), devices, needs by rule."""
     ours, theirs = study_work(config), original_work(config)
     rates = config["plan"]["devices"]
     work = []
@@ -109,7 +117,15 @@ def make_plan(config: Mapping[str, Any], jobs: Mapping[str, int], free: int) -> 
         other = [item for item in theirs if (item.stage, item.model) == (stage, model)]
         spent = {name: hours(mine, rate) for name, rate in rates.items()}
         work.append([stage, model, sum(item.flops for item in mine), sum(item.flops for item in other), spent])
-    devices = {name: {"ours_h": hours(ours, rate), "original_h": hours(theirs, rate)} for name, rate in rates.items()}
+    devices = {
+        name: {
+            "ours_h": hours(ours, rate),
+            "original_h": hours(theirs, rate),
+            "reading_h": reading_hours(ours, rate),
+        }
+        for name, rate in rates.items()
+    }
+    memory = {rule: (need.host_mb, need.device_gb, need.gpus) for rule, need in needs(config).items() if rule in jobs}
     return {
         "study": config["study"],
         "jobs": dict(jobs),
@@ -117,6 +133,7 @@ def make_plan(config: Mapping[str, Any], jobs: Mapping[str, int], free: int) -> 
         "free_bytes": free,
         "work": work,
         "devices": devices,
+        "needs": memory,
     }
 
 

@@ -4,7 +4,9 @@
 
 A GGUF file is converted once to float32 safetensors. The weights of a Hugging Face folder are linked, not copied;
 pickled weights (`pytorch_model*.bin`) are read with `weights_only` and rewritten as safetensors. Models that our tree
-attention cannot serve (sliding windows, recurrent layers, encoder-decoders) are refused before any weight is read.
+attention or our draft layer cannot serve (sliding windows, recurrent layers, another activation or RoPE) are refused
+before any weight is read. Then the model is loaded once and rehearsed on a few tokens (`taps.model.rehearsal`): what
+features, training, traces or drafting would refuse after hours is refused here.
 """
 
 from __future__ import annotations
@@ -13,14 +15,22 @@ import argparse
 import json
 import shutil
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from taps.data.chat_template import DATE, settle_template, template_option
 from taps.model.architecture import check_architecture
-from taps.model.target_folder import finish_target, save_model, write_plain_json
+from taps.model.config_keys import ACTIVATIONS, NEEDED, check_logits
+from taps.model.target_folder import (
+    check_template_tokens,
+    finish_target,
+    save_model,
+    settle_tokenizer,
+    write_plain_json,
+)
+from taps.model.weight_files import SAFETENSORS, WHOLE, WeightFiles, find_weights, index_of, read_each
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import atomic_folder, link
@@ -69,19 +79,23 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     arguments = build_parser().parse_args(argv)
     source = find_source(arguments.source)
+    trust = arguments.trust_remote_code
     with atomic_folder(arguments.output) as folder:
         if source.is_file():
             convert_gguf(source, folder)
         else:
-            adopt_folder(source, folder, trust_remote_code=arguments.trust_remote_code)
+            adopt_folder(source, folder, trust_remote_code=trust)
         options = dict(arguments.template_option)
         settle_template(folder, template=arguments.chat_template, today=arguments.date, options=options)
-        finish_target(
-            folder,
-            stage="taps.prepare_target",
-            facts={"source": {"name": source.name, "digest": digest_of(source)}},
-            trust_remote_code=arguments.trust_remote_code,
-        )
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        tokenizer = settle_tokenizer(folder, trust_remote_code=trust)
+        check_template_tokens(tokenizer, config["vocab_size"])
+
+        from taps.model.rehearsal import rehearse
+
+        rehearse(folder, config, where=source, trust_remote_code=trust)
+        facts = {"source": {"name": source.name, "digest": digest_of(source)}}
+        finish_target(folder, stage="taps.prepare_target", facts=facts, tokenizer=tokenizer)
 
 
 def find_source(source: Path) -> Path:
@@ -103,27 +117,43 @@ def find_source(source: Path) -> Path:
     )
 
 
+def check_draftable(config: Mapping[str, Any], *, where: object) -> None:
+    """Checks what draft models of a target follow from: its sizes, its RoPE, and logits that are lm_head(feature).
+
+    Raises:
+        TapsError: no draft model could be trained for it.
+    """
+    from taps.model.drafter import DrafterConfig
+
+    check_logits(where, config)
+    DrafterConfig.from_json(config, where=where)
+
+
 # --- GGUF ------------------------------------------------------------------------------------------------------------
 
 
 def convert_gguf(source: Path, folder: Path) -> None:
     """Writes config, float32 weights and tokenizer of a GGUF file to `folder`."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoTokenizer
+
+    from taps.model.loading import load_model
 
     where = {"pretrained_model_name_or_path": str(source.parent), "gguf_file": source.name}
     try:
         config = AutoConfig.from_pretrained(**where)
     except (ValueError, KeyError, OSError, RuntimeError, struct.error) as error:
         raise TapsError(source, "not a GGUF model that transformers can read", found=str(error)) from error
-    check_architecture({**config.to_dict(), "quantization_config": None}, where=source)
+    plain = {**config.to_dict(), "quantization_config": None}
+    check_architecture(plain, where=source)
+    check_draftable(plain, where=source)
     tokenizer = AutoTokenizer.from_pretrained(**where)
     restore_pre_tokenizer(tokenizer, read_pre_tokenizer_name(source))
     tokenizer.model_max_length = config.max_position_embeddings
-    model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+    model = load_model(source.parent, dtype=torch.float32, where=source, gguf_file=source.name)
     # The weights are plain by now; transformers still refuses to save them, and later loads would dequantise again.
     del model.config.quantization_config
-    model.hf_quantizer = None  # type: ignore[assignment]
+    model.hf_quantizer = None
     save_model(model, tokenizer, folder)
 
 
@@ -158,65 +188,82 @@ def adopt_folder(source: Path, folder: Path, *, trust_remote_code: bool) -> None
     try:
         config = json.loads((source / "config.json").read_text(encoding="utf-8"))
     except ValueError:
-        raise TapsError(source / "config.json", "not JSON", remedy="fetch the model again") from None
+        config = None
+    if not isinstance(config, dict):
+        raise TapsError(source / "config.json", "not a JSON object", remedy="fetch the model again")
     check_architecture(config, where=source / "config.json")
     if config.get("auto_map") and not trust_remote_code:
         raise TapsError(
             source / "config.json",
             "the model wants to run its own Python code",
-            found=sorted(config["auto_map"].values()),
+            found=sorted(map(str, config["auto_map"].values())),
             remedy="read that code, then give --trust-remote-code",
         )
     names = {*_TOKENIZER_FILES, "config.json", "generation_config.json"}
     wanted = [file for file in source.iterdir() if file.name in names or (file.suffix == ".py" and trust_remote_code)]
     for file in wanted:
         shutil.copyfile(file, folder / file.name)
-    if not adopt_safetensors(source, folder) and not convert_pickled_weights(source, folder):
-        raise TapsError(source, "no weights", expected="model*.safetensors or pytorch_model*.bin")
+    config = settle_config(folder, where=source / "config.json", trust_remote_code=trust_remote_code)
+    check_draftable(config, where=source / "config.json")
+    adopt_weights(find_weights(source), folder)
 
 
-def adopt_safetensors(source: Path, folder: Path) -> bool:
-    """Returns whether `source` has safetensors weights, now linked in `folder`; checks that no shard is missing."""
-    index = source / "model.safetensors.index.json"
-    if index.exists():
-        shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        if missing := [name for name in shards if not (source / name).exists()]:
-            raise TapsError(source, "weights missing", found=", ".join(missing), remedy="fetch the model again")
-        shutil.copyfile(index, folder / index.name)
+def adopt_weights(weights: WeightFiles, folder: Path) -> None:
+    """Links safetensors weights into `folder`, pickled ones rewritten as safetensors; several get an index of ours."""
+    if weights.kind == SAFETENSORS:
+        weight_map = index_of(weights.files)
+        for file in weights.files:
+            link(file, folder / (WHOLE if len(weights.files) == 1 else file.name))
     else:
-        shards = ["model.safetensors"] if (source / "model.safetensors").exists() else []
-    for name in shards:
-        link(source / name, folder / name)
-    return bool(shards)
+        weight_map = convert_pickled_weights(weights, folder)
+    if len(weights.files) > 1:
+        num_bytes = sum((folder / name).stat().st_size for name in set(weight_map.values()))
+        index = {"metadata": {"total_size": num_bytes}, "weight_map": weight_map}
+        write_plain_json(folder / f"{WHOLE}.index.json", index)
 
 
-def convert_pickled_weights(source: Path, folder: Path) -> bool:
-    """Returns whether `source` has `pytorch_model*.bin` weights, now safetensors in `folder`, one file at a time.
+def convert_pickled_weights(weights: WeightFiles, folder: Path) -> dict[str, str]:
+    """Returns weight -> file of pickled weights, now safetensors in `folder`, one file in memory at a time.
 
     Only tensors are unpickled (`weights_only`): a file that asks for code is an error.
     """
-    import pickle
-
-    import torch
     from safetensors.torch import save_file
 
-    files = sorted(source.glob("pytorch_model*.bin"))
     weight_map: dict[str, str] = {}
-    num_bytes = 0
-    for number, file in enumerate(files, start=1):
-        try:
-            state = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-        except (pickle.UnpicklingError, RuntimeError) as error:
-            raise TapsError(file, "not a plain file of weights", found=str(error).splitlines()[0]) from error
-        tensors = {name: value.contiguous().clone() for name, value in state.items()}
-        name = "model.safetensors" if len(files) == 1 else f"model-{number:05d}-of-{len(files):05d}.safetensors"
+    total = len(weights.files)
+    for number, (_, found) in enumerate(read_each(weights), start=1):
+        tensors = {name: value.contiguous().clone() for name, value in found.items()}
+        name = WHOLE if total == 1 else f"model-{number:05d}-of-{total:05d}.safetensors"
         save_file(tensors, folder / name, metadata={"format": "pt"})
         weight_map |= dict.fromkeys(tensors, name)
-        num_bytes += sum(value.nbytes for value in tensors.values())
-    if len(files) > 1:
-        index = {"metadata": {"total_size": num_bytes}, "weight_map": weight_map}
-        write_plain_json(folder / "model.safetensors.index.json", index)
-    return bool(files)
+    return weight_map
+
+
+def settle_config(folder: Path, *, where: object, trust_remote_code: bool) -> dict[str, Any]:
+    """Returns the content of the folder's config.json after writing into it what it leaves to the library's defaults.
+
+    Later stages read the file alone: a size that is missing there is not known to them.
+
+    Raises:
+        TapsError: the library does not know this architecture.
+    """
+    from transformers import AutoConfig
+
+    path = folder / "config.json"
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        known = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    except (ValueError, KeyError, ImportError, TypeError) as error:
+        line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise TapsError(where, "a config.json that the library cannot read", found=line) from error
+    names = [*NEEDED, "num_key_value_heads", "head_dim", *ACTIVATIONS, "tie_word_embeddings"]
+    if not any(content.get(name) for name in ("rope_parameters", "rope_scaling", "rope_theta")):
+        names.append("rope_parameters")
+    defaults = {name: getattr(known, name, None) for name in names if content.get(name) is None}
+    if added := {name: value for name, value in defaults.items() if value is not None}:
+        content |= json.loads(json.dumps(added))
+        write_plain_json(path, content)
+    return content
 
 
 if __name__ == "__main__":

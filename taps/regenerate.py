@@ -84,11 +84,11 @@ def answer(
 
 
 def _replies(target: Target, options: Answering, batch: Sequence[Asked]) -> list[Reply]:
-    from taps.model.sampler import continue_batch
+    from taps.model.fitting import continue_texts
     from taps.model.sampling import Draws
 
     draws = [Draws(options.seed, asked.dialogue.id, asked.turn) for asked in batch]
-    answers = continue_batch(
+    answers = continue_texts(
         target,
         [asked.tokens for asked in batch],
         sampling=options.sampling,

@@ -94,7 +94,7 @@ def record(
     A sequence holds `id`, `turn`, `category`, `prompt` (tokens) and `answer` (`taps.model.sampler.Answer`). A turn
     whose prompt leaves no room in the context is skipped, as are the turns after it.
     """
-    from taps.model.sampler import continue_batch
+    from taps.model.fitting import continue_texts
     from taps.model.sampling import Draws
 
     rows = {prompt["id"]: (order, prompt["category"]) for order, prompt in enumerate(prompts)}
@@ -103,7 +103,7 @@ def record(
 
     def reply(batch: Sequence[Asked]) -> list[Reply]:
         draws = [Draws(seed, asked.dialogue.id, asked.turn) for asked in batch]
-        answers = continue_batch(
+        answers = continue_texts(
             target,
             [asked.tokens for asked in batch],
             sampling=sampling,

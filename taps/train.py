@@ -95,10 +95,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     from taps.decoding.drafting import DraftOptions
     from taps.decoding.validation import read_held_out, validate
-    from taps.model.batches import Conversations, Noise, Plan, read_mixture
+    from taps.model.batches import Conversations, Plan, read_mixture
     from taps.model.distributed import make_engine, start_processes
     from taps.model.features import online_notice
     from taps.model.losses import LossWeights
+    from taps.model.noise import Noise
     from taps.model.target_head import load_target_head
     from taps.model.training import DraftTraining, Recipe, train
 

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taps.model.batches import Conversations, Noise, Plan, RowId, read_mixture
+from taps.model.batches import Conversations, Plan, RowId, read_mixture
+from taps.model.noise import Noise
 from taps.plumbing.artefacts import write_json
 from taps.plumbing.errors import TapsError
 from tests.training_fixtures import make_rows, write_tokens
@@ -84,28 +85,6 @@ def test_noise_touches_inputs_only_and_not_the_stored_features(conversations):
     assert torch.equal(noisy.targets, plain.targets)
     assert torch.equal(conversations.batch(row).features, plain.features)
     assert torch.equal(conversations.batch(row, noise=Noise(), places=[0]).features, plain.features)
-
-
-@pytest.mark.parametrize(("published", "widths"), [(False, [0.2, 0.2]), (True, [0.2 * 512 / 64, 0.2 * 512 / 2048])])
-def test_noise_is_as_wide_in_short_rows_as_in_long_ones_unless_published(published, widths):
-    noise = Noise(amplitude=0.2, published=published)
-    for length, width in zip((64, 2048), widths, strict=True):
-        drawn = noise.draw([length, 64], 5)
-        assert drawn.abs().max() <= width / 2
-        assert drawn.max() - drawn.min() > 0.99 * width
-        assert drawn.std().item() == pytest.approx(width / 12**0.5, rel=0.02)  # uniform
-        assert abs(drawn.mean().item()) < 0.03 * width  # 7 standard errors of the shorter
-
-
-def test_noise_is_a_function_of_seed_and_place():
-    def draw(seed, place):
-        return Noise(amplitude=1.0, seed=seed).draw([8, 4], place)
-
-    before = torch.get_rng_state()
-    assert torch.equal(draw(1, 7), draw(1, 7))
-    assert torch.equal(before, torch.get_rng_state())
-    others = [draw(1, 8), draw(2, 7), draw(0, 7)]
-    assert not any(torch.equal(draw(1, 7), other) for other in others)
 
 
 @given(

@@ -18,7 +18,8 @@ from taps.plumbing.provenance import digest_of
 from tests.draft_models import CONFIG
 from tests.target_fixtures import write_target
 
-SHAPE = {
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
+SHAPE: dict[str, Any] = {
     "hidden_act": "silu",
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -68,7 +69,7 @@ def run(tmp_path, folder, target):
     return output
 
 
-@pytest.mark.parametrize("file", import_draft.WEIGHT_FILES)
+@pytest.mark.parametrize("file", WEIGHT_FILES)
 @pytest.mark.parametrize(("bias", "config"), [(True, {"bias": True}), (True, {}), (False, {"bias": False})])
 def test_official_folders_load(tmp_path, target, bias, config, file):
     tensors = head(bias)
@@ -92,6 +93,58 @@ def test_our_own_folders_come_back_bit_equal(tmp_path, target):
     assert all(torch.equal(read[name], tensor) for name, tensor in tensors.items())
 
 
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("suffix", ["safetensors", "bin"])
+def test_shards_are_one_head(tmp_path, target, suffix, indexed):
+    tensors, stem = head(), {"safetensors": "model", "bin": "pytorch_model"}[suffix]
+    folder = checkpoint(tmp_path, tensors, {"bias": False}, file=f"{stem}.{suffix}")
+    (folder / f"{stem}.{suffix}").unlink()
+    weight_map: dict[str, str] = {}
+    for number, part in enumerate((list(tensors)[::2], list(tensors)[1::2]), start=1):
+        shard = f"{stem}-{number:05d}-of-00002.{suffix}"
+        own = {name: tensors[name] for name in part}
+        save_file(own, folder / shard) if suffix == "safetensors" else torch.save(own, folder / shard)
+        weight_map |= dict.fromkeys(part, shard)
+    if indexed:
+        (folder / f"{stem}.{suffix}.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    read = read_drafter_tensors(run(tmp_path, folder, target))
+    assert all(torch.equal(read[name], tensor) for name, tensor in tensors.items())
+    (folder / shard).unlink()
+    with pytest.raises(TapsError, match=f"weights missing, found {shard}"):
+        run(tmp_path, folder, target)
+
+
+def test_an_index_that_leads_outside_is_refused(tmp_path, target):
+    folder = checkpoint(tmp_path, head(), {"bias": False}, file="other.safetensors")
+    (folder / "other.safetensors").rename(tmp_path / "other.safetensors")
+    index = {"weight_map": dict.fromkeys(head(), "../other.safetensors")}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(TapsError, match="names a file that is none"):
+        run(tmp_path, folder, target)
+
+
+def test_a_head_keeps_its_own_rope(tmp_path, target):
+    output = run(tmp_path, checkpoint(tmp_path, head(), {"bias": False, "rope_theta": 5e5}), target)
+    assert read_drafter_config(output).rope == {"rope_type": "default", "rope_theta": 5e5}
+    load_drafter(output, target_config=json.loads((target / "config.json").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"mlp_bias": True}, "mlp_bias is not supported in a draft model"),
+        ({"hidden_act": "gelu"}, "unsupported activation"),
+        ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "RoPE scaling is not supported.*found yarn"),
+        ({"rope_scaling": {"type": "linear", "factor": None}}, "factor of its RoPE is no positive number"),
+        ({"logits_scaling": 8.0}, "logits_scaling is not supported"),
+        ({"residual_multiplier": 0.22}, "residual_multiplier is not supported"),
+    ],
+)
+def test_keys_that_we_do_not_implement_are_refused(tmp_path, target, config, message):
+    with pytest.raises(TapsError, match=message):
+        run(tmp_path, checkpoint(tmp_path, head(), {"bias": False, **config}), target)
+
+
 def without(tensors, name):
     return {other: tensor for other, tensor in tensors.items() if other != name}
 
@@ -108,7 +161,6 @@ def without(tensors, name):
         (lambda t: t | {"fc.weight": torch.zeros(32, 64)}, {"bias": False}, r"several dtypes.*float16, torch.float32"),
         (lambda t: t | {"fc.weight": torch.zeros(32, 64).int()}, {"bias": False}, "not floating point"),
         (lambda t: t, {"bias": False, "vocab_size": 299}, "another target: vocab_size, expected 300, found 299"),
-        (lambda t: t, {"bias": False, "rope_theta": 5e5}, "another target: rope"),
         (lambda t: t, {"bias": False, "num_hidden_layers": 32}, "not an EAGLE head"),
         (lambda t: t | {"embed_tokens.weight": torch.zeros(300, 32)}, {"bias": False}, "differs from the target's"),
         (lambda t: t | {"embed_tokens.weight": torch.zeros(299, 32)}, {"bias": False}, "is not the target's"),
@@ -136,7 +188,7 @@ def test_pickles_with_code_are_refused_without_running_it(tmp_path, target, wrap
     assert "boom" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("file", import_draft.WEIGHT_FILES)
+@pytest.mark.parametrize("file", WEIGHT_FILES)
 def test_truncated_files_are_refused(tmp_path, target, file):
     folder = checkpoint(tmp_path, head(), {"bias": False}, file=file)
     content = (folder / file).read_bytes()
@@ -150,7 +202,7 @@ def test_other_contents_are_refused(tmp_path, target):
     with pytest.raises(TapsError, match="not a flat table of tensors"):
         run(tmp_path, folder, target)
     (folder / "pytorch_model.bin").unlink()
-    with pytest.raises(TapsError, match=r"no weights, expected model.safetensors or pytorch_model.bin"):
+    with pytest.raises(TapsError, match=r"no weights, expected model\*.safetensors or pytorch_model\*.bin"):
         run(tmp_path, folder, target)
     (folder / "config.json").unlink()
     with pytest.raises(TapsError, match=r"config.json: missing"):

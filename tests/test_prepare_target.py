@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from taps import prepare_target
+from taps.model.target import load_target
 from taps.model.target_folder import save_model
+from taps.model.target_head import load_target_head
 from taps.plumbing.artefacts import read_json
 from taps.plumbing.errors import TapsError
 from taps.tiny_target import byte_tokenizer, tiny_llama
@@ -115,7 +118,7 @@ def test_pickle_with_code_is_refused(source, tmp_path):
 
     (source / "model.safetensors").unlink()
     torch.save({"a": Evil()}, source / "pytorch_model.bin")
-    with pytest.raises(TapsError, match="not a plain file of weights"):
+    with pytest.raises(TapsError, match="so that code could run; it was not loaded"):
         prepare(source, tmp_path / "target")
     assert not (tmp_path / "owned").exists()
 
@@ -153,6 +156,175 @@ def test_unusable_models_are_refused_in_one_line(source, tmp_path, changes, mess
 def test_full_attention_by_any_spelling_passes(source, changes):
     config = json.loads((source / "config.json").read_text())
     prepare_target.check_architecture({**config, **changes}, where="config.json")
+
+
+# --- weights that are missing, left over, broken or somewhere else ---------------------------------------------------
+
+
+def rewrite(source: Path, change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]) -> None:
+    tensors = change(load_file(source / "model.safetensors"))
+    save_file({name: value.contiguous().clone() for name, value in tensors.items()}, source / "model.safetensors")
+
+
+def without(part: str) -> Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]:
+    return lambda tensors: {name: value for name, value in tensors.items() if part not in name}
+
+
+def prefixed(prefix: str) -> Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]:
+    return lambda tensors: {prefix + name: value for name, value in tensors.items()}
+
+
+def spoilt(name: str, value: float) -> Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]:
+    def change(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        tensors[name].view(-1)[7] = value
+        return tensors
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            without("layers.1.self_attn"),
+            "weights missing, which would be random.*layers.1.self_attn.* and 1 more; fetch",
+        ),
+        (without("embed_tokens"), "weights missing, which would be random, found model.embed_tokens.weight"),
+        (without("model.norm"), "weights missing, which would be random, found model.norm.weight"),
+        (
+            prefixed("base_model.model."),
+            "are missing.* have other names.*found base_model.model.lm_head.weight",
+        ),
+        (prefixed("module."), "weights are missing.* have other names.*found module.lm_head.weight"),
+        (
+            lambda t: t | {"model.layers.2.mlp.up_proj.weight": torch.ones(192, 64)},
+            "does not use, found model.layers.2",
+        ),
+        (lambda t: t | {"lora_A.weight": torch.ones(2)}, "weights that the model does not use, found lora_A.weight"),
+        (lambda t: t | {"lm_head.weight": torch.ones(3, 64)}, "another shape"),
+        (spoilt("model.layers.0.mlp.up_proj.weight", float("nan")), "layers.0.mlp.up_proj.weight is not finite"),
+        (spoilt("lm_head.weight", float("inf")), "lm_head.weight is not finite; fetch the model again"),
+    ],
+)
+def test_weights_that_would_be_made_up_or_passed_over_are_refused(source, tmp_path, change, message):
+    rewrite(source, change)
+    with pytest.raises(TapsError, match=message) as caught:
+        prepare(source, tmp_path / "target")
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(str(source))
+    assert not (tmp_path / "target").exists()
+
+
+def test_a_head_of_its_own_beside_a_config_that_ties_it_is_refused(source, tmp_path):
+    """The model would use its own head, draft models the embedding."""
+    edit_json(source / "config.json", tie_word_embeddings=True)
+    with pytest.raises(TapsError, match=r"logits are not lm_head\(feature\)"):
+        prepare(source, tmp_path / "target")
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+def test_shards_need_no_index_and_get_one(model, source, tmp_path, with_index):
+    expected = logits(source)
+    (source / "model.safetensors").unlink()
+    model.save_pretrained(source, max_shard_size="100KB")
+    shards = {path.name for path in source.glob("model-*.safetensors")}
+    assert len(shards) > 2
+    if not with_index:
+        (source / "model.safetensors.index.json").unlink()
+    output = prepare(source, tmp_path / "target")
+    assert torch.equal(logits(output), expected)
+    assert {path.name for path in output.glob("*.safetensors")} == shards
+    assert load_target_head(output).head.shape == (len(load_target_head(output).embedding), 64)
+    (source / sorted(shards)[1]).unlink()
+    with pytest.raises(TapsError, match=f"weights missing, found {sorted(shards)[1]}"):
+        prepare(source, tmp_path / "other")
+
+
+def test_a_lone_shard_is_the_whole_model(source, tmp_path):
+    expected = logits(source)
+    (source / "model.safetensors").rename(source / "model-00001-of-00001.safetensors")
+    output = prepare(source, tmp_path / "target")
+    assert torch.equal(logits(output), expected)
+    assert [path.name for path in output.glob("model*")] == ["model.safetensors"]
+
+
+def test_an_index_cannot_link_files_from_elsewhere(source, tmp_path):
+    (tmp_path / "secret.safetensors").write_bytes(b"secret")
+    index = {"weight_map": {"a": "../secret.safetensors"}}
+    (source / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(TapsError, match="names a file that is none"):
+        prepare(source, tmp_path / "target")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["secret.safetensors", "source"]
+
+
+def test_a_pickled_shard_that_is_missing_is_named(source, tmp_path):
+    weights = list(load_file(source / "model.safetensors").items())
+    (source / "model.safetensors").unlink()
+    torch.save(dict(weights[::2]), source / "pytorch_model-00001-of-00002.bin")
+    with pytest.raises(TapsError, match=r"weights missing, found pytorch_model-00002-of-00002\.bin"):
+        prepare(source, tmp_path / "target")
+    torch.save(dict(weights[3::2]), source / "pytorch_model-00002-of-00002.bin")
+    with pytest.raises(TapsError, match=f"weights missing, which would be random, found {weights[1][0]}"):
+        prepare(source, tmp_path / "target")
+
+
+def test_an_adapter_is_no_model(source, tmp_path):
+    (source / "model.safetensors").rename(source / "adapter_model.safetensors")
+    (source / "adapter_config.json").write_text("{}")
+    with pytest.raises(TapsError, match="an adapter, not a model"):
+        prepare(source, tmp_path / "target")
+
+
+def test_a_target_that_lost_weights_later_is_not_loaded(source, tmp_path):
+    """A folder of somebody else's making, which no record guards."""
+    rewrite(source, without("layers.1.mlp.up"))
+    with pytest.raises(TapsError, match=r"weights missing, which would be random, found model\.layers\.1\.mlp"):
+        load_target(source)
+
+
+# --- what draft models, features and templates would trip over -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_act": "gelu"}, "unsupported activation, expected silu, found gelu"),
+        ({"hidden_act": "relu2"}, "unsupported activation"),
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}}, "not supported.*found yarn"),
+        ({"rope_parameters": {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}}, "found dynamic"),
+        ({"logit_scale": 0.5}, "logit_scale is not supported"),
+        ({"final_logit_softcapping": 30.0}, "final_logit_softcapping is not supported"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps is no positive number"),
+        ({"model_type": "unheard_of", "architectures": ["Unheard"]}, "config.json that the library cannot read"),
+    ],
+)
+def test_what_drafting_would_refuse_is_refused_before_any_weight(source, tmp_path, changes, message):
+    (source / "model.safetensors").write_bytes(b"never read")
+    edit_json(source / "config.json", **changes)
+    with pytest.raises(TapsError, match=message) as caught:
+        prepare(source, tmp_path / "target")
+    assert "\n" not in str(caught.value)
+
+
+def test_what_a_config_leaves_to_the_library_is_written_down(source, tmp_path):
+    whole = json.loads((source / "config.json").read_text())
+    short = {name: value for name, value in whole.items() if name not in ("hidden_act", "tie_word_embeddings")}
+    (source / "config.json").write_text(json.dumps(short))
+    output = json.loads((prepare(source, tmp_path / "target") / "config.json").read_text())
+    assert (output["hidden_act"], output["tie_word_embeddings"]) == ("silu", False)
+
+
+def test_a_template_whose_markers_have_no_embedding_is_refused(model, tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    longer = byte_tokenizer(TEXT * 50)
+    longer.add_special_tokens({"additional_special_tokens": ["<|turn|>"]})
+    save_model(model, longer, source)
+    prepare(source, tmp_path / "unused")  # the model never meets the token
+    template = PLAIN_TEMPLATE.replace("{{ m['role'] }}", "<|turn|>")
+    (source / "chat_template.jinja").write_text(template)
+    with pytest.raises(TapsError, match=r"tokens beyond the embedding, expected ids below \d+, found \d+ <\|turn\|>"):
+        prepare(source, tmp_path / "target")
 
 
 def test_code_comes_along_only_when_trusted(source, tmp_path):

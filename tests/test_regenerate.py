@@ -33,7 +33,7 @@ def scripted(monkeypatch):
     tokenizer = make_tokenizer("chatml")
     prompts: list[str] = []
 
-    def continue_batch(target, batch, *, sampling, draws, max_new_tokens):
+    def continue_texts(target, batch, *, sampling, draws, max_new_tokens):
         answers = []
         for prompt in batch:
             text = tokenizer.decode(prompt)
@@ -46,7 +46,7 @@ def scripted(monkeypatch):
             answers.append(SimpleNamespace(tokens=np.array(tokens, dtype=np.int32), finish=finish))
         return answers
 
-    monkeypatch.setattr("taps.model.sampler.continue_batch", continue_batch)
+    monkeypatch.setattr("taps.model.fitting.continue_texts", continue_texts)
     words = partial(tokenizer.decode, skip_special_tokens=True)
     target = SimpleNamespace(tokenizer=tokenizer, max_length=120, text_of=words)
     return target, ChatTokenizer(tokenizer), prompts

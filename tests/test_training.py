@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from taps.model.alignment import aligned_passes
-from taps.model.batches import Conversations, Noise, Plan, RowId
+from taps.model.batches import Conversations, Plan, RowId
 from taps.model.distributed import make_engine, start_processes
 from taps.model.family import FAMILIES
 from taps.model.flops import num_parameters
 from taps.model.losses import LossWeights
+from taps.model.noise import Noise
 from taps.model.training import DraftTraining, Recipe, train
 from tests.draft_models import CONFIG, tiny_drafter
 from tests.test_losses import written_out

@@ -57,11 +57,10 @@ def validate(
     sums = {"value": 0.0, "probability": 0.0, "top1": 0, "top3": 0}
     count = 0
     for start in range(0, len(held_out.rows), 16):
-        batch = conversations.batch(held_out.rows[start : start + 16])
-        features, targets = batch.features.to(head.head), batch.targets.to(head.head)
-        embeddings = head.embed(batch.next_tokens.to(head.head.device))
-        (predictions,) = aligned_passes(model, embeddings, features, batch.lengths)
-        predictions = predictions[batch.supervised.to(predictions.device)]
+        batch = conversations.read(held_out.rows[start : start + 16]).on(head.head)
+        targets = batch.targets
+        (predictions,) = aligned_passes(model, head.embed(batch.next_tokens), batch.features, batch.lengths)
+        predictions = predictions[batch.supervised]
         losses = draft_losses(predictions[None], targets, head.head, weights)
         top1, top3 = agreement(predictions, targets, head.head)
         for name, amount in (

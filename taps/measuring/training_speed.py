@@ -16,7 +16,7 @@ import torch
 from taps.decoding.banks import bank_of_trace
 from taps.decoding.drafting import DraftOptions
 from taps.measuring.hardware import PeakMemory, synchronise
-from taps.model.batches import Conversations, Noise, Plan, RowId
+from taps.model.batches import Conversations, Plan, RowId
 from taps.model.distributed import make_engine
 from taps.model.drafter import DrafterConfig, DraftModel
 from taps.model.family import FAMILIES
@@ -31,6 +31,7 @@ from taps.model.feature_store import (
 from taps.model.features import compute_features
 from taps.model.flops import target_flops
 from taps.model.losses import LossWeights
+from taps.model.noise import Noise
 from taps.model.target import Target
 from taps.model.target_head import TargetHead
 from taps.model.training import DraftTraining, Recipe, train

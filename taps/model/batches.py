@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from taps.model.feature_store import FeatureSource
+from taps.model.feature_store import FeatureSource, FeatureStore
+from taps.model.noise import Noise
 from taps.plumbing.artefacts import read_json, read_tensors
 from taps.plumbing.errors import TapsError
 
@@ -47,24 +48,43 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Noise:
-    """Uniform noise on input features.
+class HostRows:
+    """Rows as they were read, on their way to a device: features once, in their own dtype, and integers in one tensor.
 
     Attributes:
-        amplitude: Width of the interval around 0; 0 switches it off.
-        published: Whether to scale by 512 / length, as the original does, so that short rows get more.
-        seed: Decides the noise together with the row's place in the run.
+        features: [N, h] of all tokens of the rows, end to end.
+        integers: int64, in turn: next_tokens [T], places of the inputs among the features [T], noise keys [T] (none
+            without noise), places of the targets among the features [M], supervised [M]; see `Batch`.
+        lengths: Inputs of each row; they sum to T.
+        noise: What is added to the inputs, if anything.
     """
 
-    amplitude: float = 0.0
-    published: bool = False
-    seed: int = 0
+    features: torch.Tensor
+    integers: torch.Tensor
+    lengths: list[int]
+    noise: Noise | None
 
-    def draw(self, shape: Sequence[int], place: int) -> torch.Tensor:
-        """Returns fp32 noise [n, h] of the row at `place` in the run's stream of rows."""
-        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + place) % (1 << 62))
-        scale = self.amplitude * (512 / shape[0] if self.published else 1.0)
-        return (torch.rand(tuple(shape), generator=generator) - 0.5) * scale
+    def on(self, like: torch.Tensor) -> Batch:
+        """Returns the batch on the device and in the dtype of `like`, without waiting for the device.
+
+        From pinned memory both copies run behind what the device is told next.
+        """
+        num_inputs, noisy = sum(self.lengths), self.noise is not None
+        num_targets = (len(self.integers) - (2 + noisy) * num_inputs) // 2
+        features = self.features.to(like.device, non_blocking=True)
+        integers = self.integers.to(like.device, non_blocking=True)
+        sizes = [num_inputs, num_inputs, num_inputs * noisy, num_targets, num_targets]
+        next_tokens, inputs, keys, targets, supervised = integers.split(sizes)
+        own = features[inputs].to(like.dtype)
+        if self.noise is not None:
+            self.noise.add_to(own, keys, self.lengths)
+        return Batch(
+            next_tokens=next_tokens,
+            features=own,
+            supervised=supervised,
+            targets=features[targets].to(like.dtype),
+            lengths=self.lengths,
+        )
 
 
 class Conversations:
@@ -75,11 +95,18 @@ class Conversations:
         self._tokens: dict[str, torch.Tensor] = {}
         self._supervised: dict[str, torch.Tensor] = {}
         self._offsets: dict[str, list[int]] = {}
+        self._num_supervised: dict[str, list[int]] = {}
         for corpus, path in tokens.items():
             tensors, _ = read_tensors(path, kind="tokens")
             self._tokens[corpus] = tensors["tokens"]
             self._supervised[corpus] = tensors["supervised"].bool()
             self._offsets[corpus] = tensors["offsets"].tolist()
+            self._num_supervised[corpus] = _supervised_inputs(tensors["supervised"], tensors["offsets"])
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether all features are read from disk; else the target computes some when they are asked for."""
+        return all(isinstance(source, FeatureStore) for source in self._features.values())
 
     def num_tokens(self, row: RowId) -> int:
         """Returns the tokens of a row."""
@@ -88,7 +115,7 @@ class Conversations:
 
     def num_supervised(self, row: RowId) -> int:
         """Returns how many of a row's inputs are supervised."""
-        return int(self._row(self._supervised, row)[2:].sum())
+        return self._num_supervised[row.corpus][row.row]
 
     def size(self, rows: Sequence[RowId]) -> tuple[list[int], int]:
         """Returns (inputs of each row, supervised inputs of all of them)."""
@@ -99,7 +126,7 @@ class Conversations:
         return [row for row in rows if self.num_supervised(row)]
 
     def batch(self, rows: Sequence[RowId], *, noise: Noise | None = None, places: Sequence[int] = ()) -> Batch:
-        """Returns the batch of `rows`.
+        """Returns the batch of `rows` in host memory, in fp32, with the host's law of noise.
 
         Args:
             rows: At least one.
@@ -109,7 +136,7 @@ class Conversations:
         by_row = self._features_of(rows)
         tokens, inputs, flags, targets = [], [], [], []
         for index, row in enumerate(rows):
-            features = by_row[row].float()
+            features = by_row[row].cpu().float()
             own = features[:-2]
             if noise is not None and noise.amplitude:
                 own = own + noise.draw(own.shape, places[index])
@@ -126,6 +153,41 @@ class Conversations:
             lengths=[len(part) for part in tokens],
         )
 
+    def read(
+        self, rows: Sequence[RowId], *, noise: Noise | None = None, places: Sequence[int] = (), pinned: bool = False
+    ) -> HostRows:
+        """Returns `rows` as a device takes them, whose law of noise is the device's; arguments as `batch`.
+
+        Args:
+            pinned: Whether to read into pinned memory, from which copies do not stop the host.
+        """
+        noise = noise if noise is not None and noise.amplitude else None
+        lengths = [self.num_tokens(row) for row in rows]
+        starts = np.cumsum([0, *lengths])[:-1]
+        own = [np.arange(length - 2) for length in lengths]
+        inputs = np.concatenate([start + part for start, part in zip(starts, own, strict=True)])
+        flags = np.concatenate([self._row(self._supervised, row)[2:].numpy() for row in rows])
+        supervised = np.flatnonzero(flags)
+        keys = noise.keys([length - 2 for length in lengths], places) if noise else np.zeros(0, dtype=np.int64)
+        tokens = [self._row(self._tokens, row)[1:-1].numpy() for row in rows]
+        parts = [*tokens, inputs, keys, inputs[supervised] + 1, supervised]
+        integers = torch.empty(sum(map(len, parts)), dtype=torch.int64, pin_memory=pinned)
+        np.concatenate(parts, out=integers.numpy(), casting="safe")
+        features = self._read_features(rows, lengths, pinned=pinned)
+        return HostRows(features=features, integers=integers, lengths=[n - 2 for n in lengths], noise=noise)
+
+    def _read_features(self, rows: Sequence[RowId], lengths: Sequence[int], *, pinned: bool) -> torch.Tensor:
+        sources = [self._features[row.corpus] for row in rows]
+        stores = [source for source in sources if isinstance(source, FeatureStore)]
+        if len(stores) < len(sources):
+            by_row = self._features_of(rows)
+            device = next((part.device for part in by_row.values() if part.device.type != "cpu"), "cpu")
+            return torch.cat([by_row[row].to(device) for row in rows])
+        features = torch.empty((sum(lengths), stores[0].manifest.hidden_size), dtype=torch.bfloat16, pin_memory=pinned)
+        for store, row, part in zip(stores, rows, features.split(list(lengths)), strict=True):
+            store.read_into(row.row, part)
+        return features
+
     def _features_of(self, rows: Sequence[RowId]) -> dict[RowId, torch.Tensor]:
         found: dict[RowId, torch.Tensor] = {}
         for corpus in dict.fromkeys(row.corpus for row in rows):
@@ -136,6 +198,13 @@ class Conversations:
     def _row(self, of: Mapping[str, torch.Tensor], row: RowId) -> torch.Tensor:
         offsets = self._offsets[row.corpus]
         return of[row.corpus][offsets[row.row] : offsets[row.row + 1]]
+
+
+def _supervised_inputs(supervised: torch.Tensor, offsets: torch.Tensor) -> list[int]:
+    """Returns how many supervised tokens each row has behind its first two."""
+    before = torch.cat((torch.zeros(1, dtype=torch.int64), supervised.long().cumsum(0)))
+    starts = torch.minimum(offsets[:-1] + 2, offsets[1:])
+    return (before[offsets[1:]] - before[starts]).tolist()
 
 
 @dataclass(frozen=True)

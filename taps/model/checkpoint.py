@@ -12,8 +12,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from taps.model.config_keys import check_head
 from taps.model.drafter import DrafterConfig, DraftModel
 from taps.model.family import new_drafter
+from taps.model.weight_files import check_finite
 from taps.plumbing.artefacts import read_json, write_json
 from taps.plumbing.atomic import atomic_path, write_text
 from taps.plumbing.errors import ArtefactError, TapsError
@@ -52,14 +54,28 @@ def read_drafter_config(folder: Path) -> DrafterConfig:
 
     Raises:
         ArtefactError: no readable config.json.
+        TapsError: it asks for another model than ours, see `check_head`.
     """
     path = Path(folder) / CONFIG
     try:
-        return DrafterConfig.from_json(json.loads(path.read_text(encoding="utf-8")))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ArtefactError(path, "missing", remedy=rebuild_command(folder)) from None
     except ValueError as error:
         raise ArtefactError(path, f"not JSON ({error})", remedy=rebuild_command(folder)) from None
+    return head_config(path, content)
+
+
+def head_config(where: object, content: Any) -> DrafterConfig:
+    """Returns the shape that a draft model's config.json describes.
+
+    Raises:
+        TapsError: it is no JSON object, or asks for another model than ours, see `check_head`.
+    """
+    if not isinstance(content, Mapping):
+        raise TapsError(where, "not the config.json of a model", expected="an object", found=type(content).__name__)
+    check_head(where, content)
+    return DrafterConfig.from_json(content, where=where)
 
 
 def read_drafter_tensors(folder: Path) -> dict[str, torch.Tensor]:
@@ -108,17 +124,15 @@ def load_drafter(
 
 
 def check_fits_target(where: Path, config: DrafterConfig, target_config: Mapping[str, Any]) -> None:
-    """Checks that a draft model's features, vocabulary and positions are the target's.
+    """Checks that a draft model's features and vocabulary are the target's; its positions are its own affair.
 
     Raises:
-        TapsError: hidden size, vocabulary or RoPE differ.
+        TapsError: hidden size or vocabulary differ.
     """
-    target = DrafterConfig.from_json(target_config)
-    for name in ("hidden_size", "vocab_size", "rope"):
-        if getattr(config, name) != getattr(target, name):
-            raise TapsError(
-                where, f"drafts for another target: {name}", expected=getattr(target, name), found=getattr(config, name)
-            )
+    for name in ("hidden_size", "vocab_size"):
+        if getattr(config, name) != target_config.get(name):
+            found = getattr(config, name)
+            raise TapsError(where, f"drafts for another target: {name}", expected=target_config.get(name), found=found)
 
 
 def save_drafter(
@@ -131,8 +145,7 @@ def save_drafter(
     """
     folder = Path(folder)
     check_tensors(folder, tensors, config)
-    if broken := [name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())]:
-        raise TapsError(folder, f"{', '.join(broken)} is not finite", remedy="lower the learning rate")
+    check_finite(folder, tensors, remedy="lower the learning rate")
     write_text(folder / CONFIG, json.dumps(config.to_json(), indent=1) + "\n")
     blob = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     content = {"weights": WEIGHTS, "sha256": hashlib.sha256(blob).hexdigest()}  # the hash tells drafters apart

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from taps.model.device import check_device
 from taps.plumbing.errors import TapsError
 
 _TIMEOUT = timedelta(hours=2)  # the others wait while the first process validates
@@ -21,11 +22,15 @@ def start_processes(device: str) -> tuple[int, int, torch.device]:
 
     torchrun sets RANK, WORLD_SIZE and LOCAL_RANK; without it there is one process, which opens no port. The *local*
     rank picks the device, so several machines work.
+
+    Raises:
+        TapsError: as `check_device`; more processes than devices, for one.
     """
     if device == "cpu":
         os.environ["DS_ACCELERATOR"] = "cpu"
     local_rank = int(os.environ.setdefault("LOCAL_RANK", "0"))
     place = torch.device("cpu" if device == "cpu" else f"cuda:{local_rank}")
+    check_device(place)
     if place.type == "cuda":
         torch.cuda.set_device(place)
     if not dist.is_initialized():
@@ -85,7 +90,9 @@ def make_engine(
         "gradient_clipping": clip_norm,
         "zero_optimization": {"stage": zero_stage},
         "zero_allow_untested_optimizer": True,
-        "bf16": {"enabled": dtype == torch.bfloat16},
+        # whoever trains looks at the losses: to look for bad gradients in each step is to wait for the device twice
+        "bf16": {"enabled": dtype == torch.bfloat16, "check_grad_overflow": False},
+        "timers": {"throughput": {"enabled": False}},  # which wait for it twice more
         "steps_per_print": 1 << 60,
     }
     engine, *_ = deepspeed.initialize(model=module, optimizer=optimizer, config=settings, dist_init_required=False)

@@ -21,8 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from taps.model.config_keys import check_layer_sizes
 from taps.model.rope import inverse_frequencies, rope_parameters, rotate
-from taps.plumbing.errors import TapsError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,35 +60,33 @@ class DrafterConfig:
     family: str = "eagle2"
 
     @classmethod
-    def from_json(cls, config: Mapping[str, Any]) -> DrafterConfig:
+    def from_json(cls, config: Mapping[str, Any], *, where: object = "target config") -> DrafterConfig:
         """Returns the draft model's shape from the content of a target's or a draft model's config.json.
 
+        Args:
+            config: That content.
+            where: What error messages name.
+
         Raises:
-            TapsError: the activation is not SiLU, or a needed field is missing.
+            TapsError: as `check_layer_sizes` and `rope_parameters`.
         """
-        if config.get("hidden_act", "silu") != "silu":
-            raise TapsError("target config", "unsupported activation", expected="silu", found=config["hidden_act"])
-        try:
-            heads = config["num_attention_heads"]
-            return cls(
-                hidden_size=config["hidden_size"],
-                intermediate_size=config["intermediate_size"],
-                num_attention_heads=heads,
-                num_key_value_heads=config.get("num_key_value_heads") or heads,
-                head_dim=config.get("head_dim") or config["hidden_size"] // heads,
-                vocab_size=config["vocab_size"],
-                max_position_embeddings=config["max_position_embeddings"],
-                rms_norm_eps=config["rms_norm_eps"],
-                rope=rope_parameters(config),
-                attention_bias=bool(config.get("attention_bias", config.get("model_type") == "qwen2")),
-                bias=bool(config.get("bias", False)),
-                model_type=config.get("model_type", "llama"),
-                family=config.get("family", "eagle2"),
-            )
-        except KeyError as error:
-            raise TapsError(
-                "target config", f"lacks {error}", remedy="only Llama-like decoders can be drafted"
-            ) from None
+        check_layer_sizes(where, config)
+        heads = config["num_attention_heads"]
+        return cls(
+            hidden_size=config["hidden_size"],
+            intermediate_size=config["intermediate_size"],
+            num_attention_heads=heads,
+            num_key_value_heads=config.get("num_key_value_heads") or heads,
+            head_dim=config.get("head_dim") or config["hidden_size"] // heads,
+            vocab_size=config["vocab_size"],
+            max_position_embeddings=config["max_position_embeddings"],
+            rms_norm_eps=config["rms_norm_eps"],
+            rope=rope_parameters(config, where=where),
+            attention_bias=bool(config.get("attention_bias", config.get("model_type") == "qwen2")),
+            bias=bool(config.get("bias", False)),
+            model_type=config.get("model_type", "llama"),
+            family=config.get("family", "eagle2"),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Returns the config.json of a draft model, readable by the official EAGLE code and by `from_json`."""
@@ -207,7 +205,7 @@ class DraftModel(nn.Module):
 
 def packed_positions(lengths: Sequence[int], device: torch.device | str) -> torch.Tensor:
     """Returns int64 [T]: 0 .. length - 1 for each sequence in turn; [3, 2] gives 0 1 2 0 1."""
-    return torch.cat([torch.arange(length) for length in lengths]).to(device)
+    return torch.cat([torch.arange(length, device=device) for length in lengths])
 
 
 def causal_attention(

@@ -11,6 +11,7 @@ features asks for `rows`; `FeatureStore` reads them, `taps.model.features.Online
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,11 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from safetensors import SafetensorError, safe_open
 
 from taps.plumbing.artefacts import read_envelope, read_json, read_tensors, write_json, write_tensors
 from taps.plumbing.errors import ArtefactError
-from taps.plumbing.provenance import digest_of, rebuild_command
+from taps.plumbing.provenance import digest_of, read_header, rebuild_command
 
 MANIFEST, MANIFEST_KIND, PART_KIND, SHARD_KIND = "manifest.json", "features", "feature_part", "feature_shard"
 
@@ -173,13 +173,15 @@ def _shard_meta(manifest: Manifest, shard: Shard) -> dict[str, Any]:
 
 
 class _OpenShard(NamedTuple):
-    file: Any  # owns the mapping that `features` reads from
-    features: Any
+    path: Path
+    start: int  # byte at which features begin
     offsets: list[int]
 
 
 class FeatureStore:
-    """Features of one corpus, mapped into memory: what is not asked for is not read.
+    """Features of one corpus on disk: a row is one read of contiguous bytes, which suits parallel file systems.
+
+    Several threads may read at a time; no file stays open, since a large store has thousands.
 
     Attributes:
         folder: Where it lies.
@@ -187,7 +189,7 @@ class FeatureStore:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Opens the manifest; shards are opened when a row of theirs is asked for.
+        """Opens the manifest; shards are looked at when a row of theirs is asked for.
 
         Raises:
             ArtefactError: as `read_manifest`.
@@ -208,16 +210,27 @@ class FeatureStore:
             IndexError: no such row.
             ArtefactError: its shard is missing, truncated, or not the one that the manifest lists.
         """
-        if not 0 <= index < len(self):
-            raise IndexError(f"row {index} of a store of {len(self)}")
-        number = bisect_right(self._first_rows, index) - 1
-        shard = self._shard(number)
-        local = index - self._first_rows[number]
-        return shard.features[shard.offsets[local] : shard.offsets[local + 1]].clone()
+        shard, start, end = self._place(index)
+        features = torch.empty((end - start, self.manifest.hidden_size), dtype=torch.bfloat16)
+        self._fill(shard, start, features)
+        return features
 
     def rows(self, indices: Sequence[int]) -> list[torch.Tensor]:
         """Returns `row(i)` for each i."""
         return [self.row(index) for index in indices]
+
+    def read_into(self, index: int, features: torch.Tensor) -> None:
+        """Reads one row straight into `features` bf16 [n, h], contiguous, perhaps a part of pinned memory.
+
+        Raises:
+            IndexError: no such row.
+            ValueError: the row has another number of tokens.
+            ArtefactError: as `row`.
+        """
+        shard, start, end = self._place(index)
+        if features.shape != (end - start, self.manifest.hidden_size):
+            raise ValueError(f"row {index} has {end - start} tokens, not {tuple(features.shape)}")
+        self._fill(shard, start, features)
 
     def verify(self) -> None:
         """Reads every shard once and checks its digest.
@@ -247,22 +260,38 @@ class FeatureStore:
                     remedy=rebuild_command(self.folder),
                 )
 
+    def _place(self, index: int) -> tuple[_OpenShard, int, int]:
+        """Returns (shard, first token, end) of a row."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"row {index} of a store of {len(self)}")
+        number = bisect_right(self._first_rows, index) - 1
+        shard, local = self._shard(number), index - self._first_rows[number]
+        return shard, shard.offsets[local], shard.offsets[local + 1]
+
+    def _fill(self, shard: _OpenShard, start: int, features: torch.Tensor) -> None:
+        target = features.view(torch.uint8).numpy().reshape(-1).data  # the tensor's own bytes
+        place, filled = shard.start + start * 2 * self.manifest.hidden_size, 0
+        with open(shard.path, "rb", buffering=0) as file:
+            while filled < len(target):
+                count = os.preadv(file.fileno(), [target[filled:]], place + filled)
+                if not count:
+                    raise ArtefactError(shard.path, "truncated", remedy=rebuild_command(self.folder))
+                filled += count
+
     def _shard(self, number: int) -> _OpenShard:
         if number not in self._open:
-            listed = self.manifest.shards[number]
+            listed, remedy = self.manifest.shards[number], rebuild_command(self.folder)
             path = self.folder / listed.file
             if (found := read_envelope(path, kind=SHARD_KIND)["digest"]) != listed.digest:
-                raise ArtefactError(
-                    path,
-                    "not the shard that the manifest lists",
-                    expected=listed.digest[:12],
-                    found=found[:12],
-                    remedy=rebuild_command(self.folder),
-                )
-            try:
-                file = safe_open(path, framework="pt")
-                self._open[number] = _OpenShard(file, file.get_slice("features"), file.get_tensor("offsets").tolist())
-            except (SafetensorError, OSError) as error:
-                remedy = rebuild_command(self.folder)
-                raise ArtefactError(path, f"cannot be read ({error})", remedy=remedy) from None
+                problem = "not the shard that the manifest lists"
+                raise ArtefactError(path, problem, expected=listed.digest[:12], found=found[:12], remedy=remedy)
+            tensors, _ = read_tensors(path, kind=SHARD_KIND, names=["offsets"], verify=False)
+            header, start = read_header(path)
+            first, end = header["features"]["data_offsets"]
+            if (
+                header["features"]["dtype"] != "BF16"
+                or end - first != 2 * self.manifest.hidden_size * listed.num_tokens
+            ):
+                raise ArtefactError(path, "holds other features than the manifest says", remedy=remedy)
+            self._open[number] = _OpenShard(path, start + first, tensors["offsets"].tolist())
         return self._open[number]

@@ -64,8 +64,10 @@ def compute_features(
         states = target.features(padded).to(torch.bfloat16)
         for i, row_states in zip(batch, states, strict=True):
             features[i] = row_states[: len(rows[i])]
-            if not bool(features[i].isfinite().all()):
-                raise TapsError("target", f"features of row {i} are not finite", remedy="compute in --dtype float32")
+        finite = torch.stack([features[i].isfinite().all() for i in batch])
+        if not all(flags := finite.tolist()):
+            row = batch[flags.index(False)]
+            raise TapsError("target", f"features of row {row} are not finite", remedy="compute in --dtype float32")
         on_tokens(sum(len(rows[i]) for i in batch))
     return [features[i] for i in range(len(rows))]
 
@@ -99,9 +101,8 @@ class OnlineFeatures:
         return self.rows([index])[0]
 
     def rows(self, indices: Sequence[int]) -> list[torch.Tensor]:
-        """Returns bf16 [n_i, h], in host memory, for each row asked for: rounded as on disk, so losses are the same."""
-        rows = compute_features(self.target, [self._rows[i] for i in indices], batch_tokens=self.batch_tokens)
-        return [row.cpu() for row in rows]
+        """Returns bf16 [n_i, h], where the target is, for each row asked for: rounded as on disk, so losses are too."""
+        return compute_features(self.target, [self._rows[i] for i in indices], batch_tokens=self.batch_tokens)
 
 
 def online_notice(rows: Sequence[tuple[OnlineFeatures, int]], *, timed: int = 4) -> str:

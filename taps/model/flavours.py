@@ -6,7 +6,8 @@
 | fc.bias            | as trained       | never            | always, else zeros    |
 | embed_tokens       | included         | left out         | included              |
 | lm_head            | never            | never            | never                 |
-| position, RoPE     | the target's; rope_theta and rope_parameters both; no null anywhere      |
+| position           | the target's; no null anywhere                                           |
+| RoPE               | the draft model's own, of whole heads; rope_theta and rope_parameters    |
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from typing import Any
 
 import torch
 
-from taps.model.checkpoint import check_tensors
+from taps.model.checkpoint import check_tensors, head_config
 from taps.model.drafter import DrafterConfig
-from taps.model.rope import rope_parameters
+from taps.model.rope import PARTIAL, rope_parameters
 from taps.plumbing.errors import TapsError
 
 EMBEDDING = "embed_tokens.weight"
@@ -74,6 +75,10 @@ def convert(
     rules = FLAVOURS[flavour]
     if config.attention_bias:
         raise TapsError(f"--flavour {flavour}", "reads Llama heads only", expected="no biases in q, k and v")
+    if PARTIAL in config.rope:
+        raise TapsError(
+            f"--flavour {flavour}", "rotates whole heads only", expected=f"no {PARTIAL}", found=config.rope[PARTIAL]
+        )
     if config.bias and rules.bias is False:
         remedy = "train it with bias: false, or export it as eagle or sglang"
         raise TapsError(f"--flavour {flavour}", "cannot read fc.bias", expected="a head without it", remedy=remedy)
@@ -125,11 +130,11 @@ def validate(
     rule('"bias"', "fc.bias" in tensors, content.get("bias", "nothing"))
     positions = target_config["max_position_embeddings"]
     rule("max_position_embeddings", positions, content.get("max_position_embeddings", "nothing"))
-    rope = rope_parameters(target_config)
+    rope = content.get("rope_parameters", "nothing")
+    rule("rope_parameters", rope_parameters(content, where=where), rope)
     rule("rope_theta", rope["rope_theta"], content.get("rope_theta", "nothing"))
-    rule("rope_parameters", rope, content.get("rope_parameters", "nothing"))
     head = {name: tensor for name, tensor in tensors.items() if name != EMBEDDING}
-    check_tensors(where, head, DrafterConfig.from_json(content))
+    check_tensors(where, head, head_config(where, content))
 
 
 def _nulls(value: Any, path: str) -> Iterator[str]:

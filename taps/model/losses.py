@@ -44,15 +44,27 @@ class Losses:
 
     Attributes:
         total: Weighted sum, differentiable.
-        value: Unweighted sum of the value loss.
-        probability: Unweighted sum of the probability loss.
-        top_k: Unweighted sum of the top-K loss; 0 if its weight is 0.
+        parts: fp64 [3] unweighted sums of the value, probability and top-K losses, the last 0 if its weight is 0; they
+            stay on the device, since to read them is to wait for it.
     """
 
     total: torch.Tensor
-    value: float
-    probability: float
-    top_k: float
+    parts: torch.Tensor
+
+    @property
+    def value(self) -> float:
+        """Unweighted sum of the value loss."""
+        return self.parts[0].item()
+
+    @property
+    def probability(self) -> float:
+        """Unweighted sum of the probability loss."""
+        return self.parts[1].item()
+
+    @property
+    def top_k(self) -> float:
+        """Unweighted sum of the top-K loss."""
+        return self.parts[2].item()
 
 
 def draft_losses(predictions: torch.Tensor, features: torch.Tensor, head: torch.Tensor, weights: LossWeights) -> Losses:
@@ -66,9 +78,9 @@ def draft_losses(predictions: torch.Tensor, features: torch.Tensor, head: torch.
     """
     value = F.smooth_l1_loss(predictions, features.expand_as(predictions), reduction="none")
     value = value.mean(-1, dtype=torch.float32).sum()
-    from_head, parts = _HeadLoss.apply(predictions, features, head, weights)
-    probability, top_k = parts.tolist()
-    return Losses(total=weights.value * value + from_head, value=value.item(), probability=probability, top_k=top_k)
+    from_head, sums = _HeadLoss.apply(predictions, features, head, weights)
+    parts = torch.cat((value.detach().double()[None], sums))
+    return Losses(total=weights.value * value + from_head, parts=parts)
 
 
 class _HeadLoss(torch.autograd.Function):
@@ -127,11 +139,11 @@ def agreement(predictions: torch.Tensor, features: torch.Tensor, head: torch.Ten
         features: [M, h].
         head: [V, h].
     """
-    top1 = top3 = 0
+    found = torch.zeros(2, dtype=torch.int64, device=features.device)
     for start in range(0, len(features), _CHUNK):
         rows = slice(start, start + _CHUNK)
         best = (features[rows] @ head.T).argmax(-1, keepdim=True)
-        found = (predictions[rows] @ head.T).topk(min(3, len(head))).indices == best
-        top1 += int(found[:, 0].sum())
-        top3 += int(found.any(-1).sum())
+        same = (predictions[rows] @ head.T).topk(min(3, len(head))).indices == best
+        found += torch.stack((same[:, 0].sum(), same.any(-1).sum()))
+    top1, top3 = found.tolist()
     return top1, top3

@@ -112,6 +112,12 @@ class Draws:
         digest = hashlib.sha256(f"{self.seed}:{self.turn}:{self.prompt_id}".encode()).digest()
         return splitmix64(int.from_bytes(digest[:8], "big"), position)
 
+    def keys(self, count: int) -> np.ndarray:
+        """Returns uint64 [count]: `key` of each position from 0."""
+        digest = hashlib.sha256(f"{self.seed}:{self.turn}:{self.prompt_id}".encode()).digest()
+        start = int.from_bytes(digest[:8], "big")
+        return np.array([splitmix64(start, position) for position in range(count)], dtype=np.uint64)
+
     def noise(self, position: int, vocab_size: int, device: torch.device | str = "cpu") -> torch.Tensor:
         """Returns float64 [1, vocab_size], the noise of one position."""
         return gumbel_noise([self.key(position)], vocab_size, device)
@@ -125,10 +131,21 @@ def splitmix64(start: int, index: int) -> int:
     return word ^ word >> 31
 
 
-def gumbel_noise(keys: Sequence[int], vocab_size: int, device: torch.device | str = "cpu") -> torch.Tensor:
-    """Returns float64 [B, vocab_size] of standard Gumbel noise, one row per key of 64 bits."""
-    on_cpu = torch.device(device).type == "cpu"
-    shares = _shares_numpy(keys, vocab_size) if on_cpu else _shares_torch(keys, vocab_size, device)
+def gumbel_noise(
+    keys: Sequence[int] | torch.Tensor, vocab_size: int, device: torch.device | str = "cpu"
+) -> torch.Tensor:
+    """Returns float64 [B, vocab_size] of standard Gumbel noise, one row per key of 64 bits.
+
+    Args:
+        keys: Integers, or the same bits as int64 [B] where the noise is wanted: nothing is copied then.
+        vocab_size: Numbers per row.
+        device: Where the noise is wanted.
+    """
+    if torch.device(device).type == "cpu":
+        words = [key % _WORD for key in (keys.tolist() if isinstance(keys, torch.Tensor) else keys)]
+        shares = _shares_numpy(words, vocab_size)
+    else:
+        shares = _shares_torch(keys, vocab_size, device)
     return shares.log_().neg_().log_().neg_()
 
 
@@ -148,14 +165,14 @@ def _shares_numpy(keys: Sequence[int], vocab_size: int) -> torch.Tensor:
     return torch.from_numpy(shares)
 
 
-def _shares_torch(keys: Sequence[int], vocab_size: int, device: torch.device | str) -> torch.Tensor:
+def _shares_torch(keys: Sequence[int] | torch.Tensor, vocab_size: int, device: torch.device | str) -> torch.Tensor:
     """Returns the same numbers on any device, all rows at once; torch has signed words only."""
 
     def shifted(word: torch.Tensor, shift: int) -> torch.Tensor:
         return (word >> shift) & ((1 << (64 - shift)) - 1)  # zeros come in, not copies of the sign
 
-    starts = torch.tensor([_signed(key) for key in keys], device=device)[:, None]
-    word = starts + torch.arange(1, vocab_size + 1, device=device) * _signed(_STEP)
+    starts = keys if isinstance(keys, torch.Tensor) else torch.tensor([_signed(key) for key in keys], device=device)
+    word = starts[:, None] + torch.arange(1, vocab_size + 1, device=device) * _signed(_STEP)
     for shift, factor in ((30, _FIRST), (27, _SECOND), (31, 1)):
         word = (word ^ shifted(word, shift)) * _signed(factor)
     return shifted(word, 12).double().add_(0.5).mul_(2.0**-52)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.cache_utils import Cache, DynamicCache
 
 from taps.data.chat import Reason
@@ -20,6 +20,8 @@ from taps.data.stop_tokens import stop_ids
 from taps.model.architecture import check_architecture
 from taps.model.attention import choose_kernels
 from taps.model.cpu_products import use_widest_float32
+from taps.model.device import check_device, weight_bytes
+from taps.model.loading import load_model
 from taps.model.packing import pack_for_decoding
 from taps.model.target_folder import check_files
 from taps.model.target_head import read_config
@@ -155,16 +157,14 @@ def load_target(
     """
     use_widest_float32()
     folder = Path(folder)
-    check_files(folder)
     config = read_config(folder)
     check_architecture(config, where=folder / "config.json")
+    check_device(device, need_bytes=weight_bytes(folder, dtype), what="the target")
+    check_files(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
     if not tokenizer.chat_template:
         raise TapsError(folder, "the tokenizer has no chat template", remedy="set target.chat_template to a Jinja file")
-    model = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, attn_implementation="sdpa", trust_remote_code=trust_remote_code
-    )
-    model = model.eval().requires_grad_(False).to(torch.device(device))
+    model = load_model(folder, dtype=dtype, trust_remote_code=trust_remote_code).to(torch.device(device))
     choose_kernels(model)
     if for_decoding:
         pack_for_decoding(model)

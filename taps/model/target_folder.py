@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,26 +17,20 @@ if TYPE_CHECKING:
 
 
 def finish_target(
-    folder: Path,
-    *,
-    stage: str,
-    facts: dict[str, Any],
-    template: Path | None = None,
-    trust_remote_code: bool = False,
+    folder: Path, *, stage: str, facts: dict[str, Any], tokenizer: PreTrainedTokenizerBase | None = None
 ) -> None:
-    """Settles chat template and stop tokens of a model folder and writes its provenance.json (kind `target`).
+    """Settles the stop tokens of a model folder and writes its provenance.json (kind `target`).
 
     Args:
         folder: With config, weights and tokenizer.
         stage: Module that made it.
         facts: What determined the model, e.g. its source and the source's hash.
-        template: Jinja file that replaces the tokenizer's chat template.
-        trust_remote_code: Whether Python code in the folder may run.
+        tokenizer: As `settle_tokenizer` returned it; settled here by default.
 
     Raises:
-        TapsError: as `settle_chat_template` and `settle_eos`.
+        TapsError: as `settle_tokenizer` and `settle_eos`.
     """
-    tokenizer = settle_chat_template(folder, template=template, trust_remote_code=trust_remote_code)
+    tokenizer = tokenizer or settle_tokenizer(folder, trust_remote_code=False)
     content = {
         **facts,
         "eos_ids": settle_eos(folder, tokenizer),
@@ -75,7 +68,7 @@ def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folde
         file.chmod(0o644)  # safetensors writes files that only their owner can read
 
 
-def settle_chat_template(folder: Path, *, template: Path | None, trust_remote_code: bool) -> PreTrainedTokenizerBase:
+def settle_tokenizer(folder: Path, *, trust_remote_code: bool) -> PreTrainedTokenizerBase:
     """Returns the folder's tokenizer after making sure that tokenizer.json and a working chat template lie there.
 
     Raises:
@@ -83,10 +76,6 @@ def settle_chat_template(folder: Path, *, template: Path | None, trust_remote_co
     """
     from transformers import AutoTokenizer
 
-    if template is not None:
-        if not template.is_file():
-            raise TapsError(f"--chat-template {template}", "no such file")
-        shutil.copyfile(template, folder / "chat_template.jinja")
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
     except (OSError, ValueError, ImportError) as error:
@@ -106,6 +95,25 @@ def settle_chat_template(folder: Path, *, template: Path | None, trust_remote_co
     if "ping" not in rendered or "pong" not in rendered:
         raise TapsError("chat template", "drops what was said", expected="ping and pong", found=repr(rendered))
     return tokenizer
+
+
+def check_template_tokens(tokenizer: PreTrainedTokenizerBase, vocab_size: int) -> None:
+    """Checks that the model has an embedding for every token that its chat template writes.
+
+    Raises:
+        TapsError: it has not: markers were added to the tokenizer and the model was never resized.
+    """
+    texts = [render(tokenizer, PROBE), render(tokenizer, PROBE[:1], add_generation_prompt=True)]
+    ids = [token for text in texts for token in tokenizer(text, add_special_tokens=False)["input_ids"]]
+    if beyond := sorted({token for token in ids if token >= vocab_size}):
+        words = ", ".join(f"{token} {tokenizer.convert_ids_to_tokens(token)}" for token in beyond[:3])
+        raise TapsError(
+            "chat template",
+            "writes tokens beyond the embedding",
+            expected=f"ids below {vocab_size}",
+            found=words,
+            remedy="take the model's own tokenizer and template, or one that was resized for these",
+        )
 
 
 def settle_eos(folder: Path, tokenizer: PreTrainedTokenizerBase) -> list[int]:

@@ -10,7 +10,10 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
+from taps.model.config_keys import check_logits
 from taps.model.cpu_products import use_widest_float32
+from taps.model.device import check_device
+from taps.model.weight_files import WHOLE, read_index
 from taps.plumbing.artefacts import read_tensors
 from taps.plumbing.errors import ArtefactError, TapsError
 
@@ -60,9 +63,9 @@ def read_config(target: Path) -> dict[str, Any]:
         raise TapsError(path, "missing", expected="a Hugging Face model folder") from None
     except ValueError as error:
         raise TapsError(path, f"not JSON ({error})") from None
-    for name in ("final_logit_softcapping", "logits_scaling", "logit_scale"):
-        if config.get(name) not in (None, 1, 1.0):
-            raise TapsError(path, f"{name} is not supported", expected="logits = lm_head(feature)", found=config[name])
+    if not isinstance(config, dict):
+        raise TapsError(path, "not the config.json of a model", expected="an object", found=type(config).__name__)
+    check_logits(path, config)
     return config
 
 
@@ -86,6 +89,7 @@ def load_target_head(
     """
     use_widest_float32()
     config = read_config(target)
+    check_device(device, what="the target's head")
     names = [_EMBEDDING] if config.get("tie_word_embeddings") else [_EMBEDDING, _HEAD]
     tensors = [_read_weight(Path(target), name).to(device=device, dtype=dtype) for name in names]
     head, token_ids = tensors[-1], None
@@ -101,9 +105,8 @@ def load_target_head(
 
 def _read_weight(target: Path, name: str) -> torch.Tensor:
     """Returns one tensor of a single-file or sharded safetensors folder."""
-    index = target / "model.safetensors.index.json"
-    file = json.loads(index.read_text())["weight_map"].get(name) if index.exists() else "model.safetensors"
-    path = target / (file or "model.safetensors")
+    index = target / f"{WHOLE}.index.json"
+    path = target / (read_index(index).get(name, WHOLE) if index.exists() else WHOLE)
     try:
         with safe_open(path, framework="pt") as weights:
             return weights.get_tensor(name)

@@ -7,9 +7,9 @@ the stream of rows), so a resumed run needs no generator state and continues bit
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,16 +18,21 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from taps.model.batches import Batch, Conversations, Noise, Plan
+from taps.model.batches import Batch, Conversations, Plan
 from taps.model.drafter import DraftModel
 from taps.model.family import Family
+from taps.model.loader import batches_of
 from taps.model.losses import Losses, LossWeights
+from taps.model.noise import Noise
 from taps.model.target_head import TargetHead
 from taps.model.training_state import load_state, save_state
+from taps.plumbing.errors import TapsError
 from taps.plumbing.progress import progress
 from taps.plumbing.writers import writer as sign
 
 _T = TypeVar("_T")
+_LOSSES = ("value", "probability", "top_k")  # in the order of `Losses.parts`
+_LOOK_EVERY = 16  # steps of a device between looks at losses and clock: each look waits for it, and for all processes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +80,11 @@ class DraftTraining(nn.Module):
         self.drafter = drafter
         self._head = head
         self._recipe = recipe
+
+    @property
+    def like(self) -> torch.Tensor:
+        """A tensor on the device and in the dtype of the training."""
+        return self._head.head
 
     def forward(self, batch: Batch) -> Losses:
         """Returns the losses summed over the supervised tokens of `batch` and over passes."""
@@ -149,26 +159,40 @@ def train(
     writer = _from_first(sign())
     bar = progress(total=recipe.num_steps, what="training", unit="step", show=rank == 0)
     bar.update(first_step)
-    steps = _micro_batches(conversations, plan, recipe, first_step, rank, world)
+    batches = batches_of(
+        conversations,
+        plan,
+        steps=range(first_step, recipe.num_steps),
+        noise=recipe.noise,
+        accumulation=recipe.accumulation,
+        rank=rank,
+        world=world,
+        like=engine.module.like,
+    )
+    sums = _Sums(facts["running"], engine.module.like.device)
+    look_every = 1 if engine.module.like.device.type == "cpu" else _LOOK_EVERY
     saved_at = started = time.perf_counter()
-    for step, micro_batches in steps:
+    for step, micro_batches in batches:
         lengths, num_supervised = conversations.size(plan.rows_of(step))
         for losses in _one_step(engine, micro_batches, num_supervised, recipe, step, world):
-            for name in ("value", "probability", "top_k"):
-                facts["running"][name] += getattr(losses, name)
+            sums.add(losses)
         facts["num_tokens"] += sum(lengths)
         facts["num_supervised"] += num_supervised
         facts["flops"] += cost.flops(lengths, num_supervised)
         facts["running"]["count"] += num_supervised
-        facts["seconds"] += time.perf_counter() - started
-        bar.update(1)
         done = step + 1
         epoch_ends = plan.epoch_of(done) > plan.epoch_of(step) or done == recipe.num_steps
+        is_looked_at = epoch_ends or done % look_every == 0
+        if is_looked_at:
+            facts["running"] |= sums.read(done)
+        facts["seconds"] += time.perf_counter() - started
+        bar.update(1)
         if epoch_ends:
             facts["metrics"].append(_epoch_record(facts, plan, recipe, done, validate if rank == 0 else None))
             facts["running"] = _no_sums()
+            sums.forget()
             bar.set_postfix_str(_short(facts["metrics"][-1]))
-        if epoch_ends or _from_first(time.perf_counter() - saved_at > checkpoint_every_s):
+        if epoch_ends or (is_looked_at and _from_first(time.perf_counter() - saved_at > checkpoint_every_s)):
             _save(engine, state, done, facts | {"fingerprint": recipe.fingerprint}, writer=writer, is_main=rank == 0)
             saved_at = time.perf_counter()
         started = time.perf_counter()
@@ -196,31 +220,6 @@ def _one_step(
         yield losses
 
 
-def _micro_batches(
-    conversations: Conversations, plan: Plan, recipe: Recipe, first_step: int, rank: int, world: int
-) -> Iterator[tuple[int, list[Batch]]]:
-    """Yields (step, this process's micro-batches), loaded one step ahead."""
-
-    def load(step: int) -> tuple[int, list[Batch]]:
-        places = plan.places(step)
-        parts = [
-            places[rank * recipe.accumulation + part :: world * recipe.accumulation]
-            for part in range(recipe.accumulation)
-        ]
-        batches = [
-            conversations.batch([plan.row_at(place) for place in part], noise=recipe.noise, places=part)
-            for part in parts
-        ]
-        return step, batches
-
-    with ThreadPoolExecutor(max_workers=1) as loader:
-        ahead = None
-        for step in range(first_step, recipe.num_steps):
-            current = ahead.result() if ahead else load(step)
-            ahead = loader.submit(load, step + 1) if step + 1 < recipe.num_steps else None
-            yield current
-
-
 def _epoch_record(
     facts: dict[str, Any], plan: Plan, recipe: Recipe, done: int, validate: Callable[[], dict[str, Any]] | None
 ) -> dict[str, Any]:
@@ -233,10 +232,7 @@ def _epoch_record(
         "learning_rate": recipe.learning_rate_at(done - 1),
         "num_tokens": facts["num_tokens"],
         "seconds": round(facts["seconds"], 3),
-        **{
-            name: facts["running"][name] * world / count / recipe.num_passes
-            for name in ("value", "probability", "top_k")
-        },
+        **{name: facts["running"][name] * world / count / recipe.num_passes for name in _LOSSES},
         **(validate() if validate else {}),
     }
 
@@ -257,6 +253,37 @@ def _from_first(value: _T) -> _T:
     if dist.get_world_size() > 1:
         dist.broadcast_object_list(values, src=0)
     return values[0]
+
+
+class _Sums:
+    """Losses of the epoch so far, kept on the device: to read them is to wait for it.
+
+    Args:
+        running: What was read before.
+        device: Of the losses.
+    """
+
+    def __init__(self, running: dict[str, float], device: torch.device) -> None:
+        self._sums = torch.tensor([running[name] for name in _LOSSES], dtype=torch.float64).to(device)
+
+    def add(self, losses: Losses) -> None:
+        self._sums += losses.parts
+
+    def read(self, done: int) -> dict[str, float]:
+        """Returns the sums by name.
+
+        Raises:
+            TapsError: one is not finite.
+        """
+        sums = dict(zip(_LOSSES, self._sums.tolist(), strict=True))
+        if not all(map(math.isfinite, sums.values())):
+            found = ", ".join(f"{name} {value:g}" for name, value in sums.items())
+            remedy = "lower the learning rate, and look at the features' audit"
+            raise TapsError("training", f"losses are not finite by step {done}", found=found, remedy=remedy)
+        return sums
+
+    def forget(self) -> None:
+        self._sums.zero_()
 
 
 def _no_sums() -> dict[str, float]:
