@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from taps.model.cpu_products import use_widest_float32
 from taps.plumbing.artefacts import read_tensors
 from taps.plumbing.errors import ArtefactError, TapsError
+from taps.plumbing.folder_records import check_folder
 
 _EMBEDDING = "model.embed_tokens.weight"
 _HEAD = "lm_head.weight"
@@ -54,6 +55,7 @@ def read_config(target: Path) -> dict[str, Any]:
         TapsError: the folder has none, or the logits are not a plain product with lm_head.
     """
     path = Path(target) / "config.json"
+    check_folder(target, kind="target", names=[path.name])
     try:
         config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -104,6 +106,7 @@ def _read_weight(target: Path, name: str) -> torch.Tensor:
     index = target / "model.safetensors.index.json"
     file = json.loads(index.read_text())["weight_map"].get(name) if index.exists() else "model.safetensors"
     path = target / (file or "model.safetensors")
+    check_folder(target, kind="target", names=[path.name, *([index.name] if index.exists() else [])])
     try:
         with safe_open(path, framework="pt") as weights:
             return weights.get_tensor(name)

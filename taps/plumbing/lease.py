@@ -117,7 +117,7 @@ def run_command(command: Sequence[str], *, gpus: int, environment: Mapping[str, 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = stage_parser("taps.plumbing.lease", __doc__)
-    parser.add_argument("--gpus", type=int, required=True, help="devices to lease; 0 runs the command as it is")
+    parser.add_argument("--gpus", type="count", required=True, help="devices to lease; 0 runs the command as it is")
     parser.add_argument("command", nargs="+", metavar="COMMAND", help="what to run, after --")
     return parser
 
