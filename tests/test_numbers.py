@@ -18,7 +18,8 @@ from taps.plumbing.numbers import TYPES
 from taps.study.config import ROOT, validate
 
 PACKAGE = ROOT / "taps"
-STAGES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem not in ("__init__", "config", "page", "claims"))
+NUMBERLESS = ("__init__", "__main__", "config", "page", "claims")
+STAGES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem not in NUMBERLESS)
 NEVER = ("nan", "inf", "-inf", "1e400", "", "x", "0x10", "1_0", " ")
 WRONG: dict[str, tuple[str, ...]] = {
     "number": ("0", "-1", "1.5", "1e3", "99999999999"),
