@@ -10,7 +10,6 @@ specialists trained from a common start: the mean of independently trained netwo
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,18 +17,11 @@ from typing import TYPE_CHECKING
 
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
+from taps.plumbing.lineage import common_cause, common_labels
 from taps.plumbing.provenance import provenance
 
 if TYPE_CHECKING:
     import torch
-
-
-def target_digest(drafter: Path) -> str | None:
-    """Returns the digest of the target that a draft model was trained for or imported with, None if it names none."""
-    path = drafter / "provenance.json"
-    if not path.exists():
-        return None
-    return json.loads(path.read_text(encoding="utf-8"))["provenance"].get("inputs", {}).get("target")
 
 
 def check_compatible(folders: Sequence[Path]) -> None:
@@ -40,7 +32,8 @@ def check_compatible(folders: Sequence[Path]) -> None:
     """
     from taps.model.checkpoint import read_drafter_config
 
-    first, digest = read_drafter_config(folders[0]).to_json(), target_digest(folders[0])
+    common_cause([(folder, "drafter") for folder in folders], "target")
+    first = read_drafter_config(folders[0]).to_json()
     for folder in folders[1:]:
         other = read_drafter_config(folder).to_json()
         for name in first:
@@ -48,14 +41,6 @@ def check_compatible(folders: Sequence[Path]) -> None:
                 raise TapsError(
                     folder, f"not of the shape of {folders[0]}: {name}", expected=first[name], found=other[name]
                 )
-        if target_digest(folder) != digest:
-            raise TapsError(
-                folder,
-                f"drafts for another target than {folders[0]}",
-                expected=digest or "no recorded target",
-                found=target_digest(folder) or "no recorded target",
-                remedy="import both with the same --target",
-            )
 
 
 def check_weights(weights: Sequence[float]) -> None:
@@ -88,7 +73,9 @@ def read_all(folders: Sequence[Path]) -> list[dict[str, torch.Tensor]]:
 def build_parser() -> argparse.ArgumentParser:
     parser = stage_parser("taps.average", __doc__)
     parser.add_argument("--drafter", type=Path, action="append", required=True, help="folder; repeat with its --weight")
-    parser.add_argument("--weight", type=float, action="append", required=True, help="one per --drafter, summing to 1")
+    parser.add_argument(
+        "--weight", type="share0", action="append", required=True, help="one per --drafter, summing to 1"
+    )
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     return parser
 
@@ -104,12 +91,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     from taps.model.checkpoint import read_drafter_config, save_drafter
 
     check_compatible(folders)
+    inputs = {f"drafter.{i}": folder for i, folder in enumerate(folders)}
+    target = common_cause([(folder, "drafter") for folder in folders], "target")
     mean = weighted_mean(read_all(folders), weights)
-    origin = provenance(
-        stage="taps.average", inputs={f"drafter_{i}": folder for i, folder in enumerate(folders)}, weights=weights
-    )
-    if (digest := target_digest(folders[0])) is not None:
-        origin["inputs"]["target"] = digest
+    labels = common_labels([(folder, "drafter") for folder in folders], "method", "training_seed")
+    origin = provenance(stage="taps.average", inputs=inputs | target, weights=weights, **labels)
     save_drafter(arguments.output, mean, read_drafter_config(folders[0]), provenance=origin)
     print(f"{arguments.output}: " + " + ".join(f"{w:g} {f.name}" for w, f in zip(weights, folders, strict=True)))
 

@@ -17,8 +17,9 @@ from typing import Any
 
 from taps.plumbing.artefacts import read_tensors, write_tensors
 from taps.plumbing.cli import run, stage_parser
-from taps.plumbing.provenance import digest_of, provenance
-from taps.plumbing.shards import add_shard_flags, own_part
+from taps.plumbing.lineage import check_made_from, labels_of
+from taps.plumbing.provenance import digests_of, provenance
+from taps.plumbing.shards import add_shard_flags, own_part, part_label
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -27,11 +28,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--drafter", type=Path, required=True, help="folder of the draft model")
     parser.add_argument("--trace", type=Path, required=True, help="trace to draft along")
     parser.add_argument("--draft-vocab", type=Path, help="draft over these tokens only")
-    parser.add_argument("--depth", type=int, required=True, help="expansions after the first level")
-    parser.add_argument("--top-k", type=int, required=True, help="children per node, and nodes expanded per level")
-    parser.add_argument("--num-nodes", type=int, required=True, help="nodes kept per tree, root not counted")
+    parser.add_argument("--depth", type="depth", required=True, help="expansions after the first level")
+    parser.add_argument("--top-k", type="number", required=True, help="children per node, and nodes expanded per level")
+    parser.add_argument("--num-nodes", type="nodes", required=True, help="nodes kept per tree, root not counted")
     add_shard_flags(parser, of="the texts")
-    parser.add_argument("--chunk", type=int, default=64, help="positions drafted together (default: %(default)s)")
+    parser.add_argument("--chunk", type="number", default=64, help="positions drafted together (default: %(default)s)")
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"), help="compute dtype")
     parser.add_argument("--device", default="cpu", help="torch device (default: %(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="bank to write (.safetensors)")
@@ -40,6 +41,16 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
+    causes = {"target": args.target}
+    for path, kind in ((args.trace, "trace"), (args.drafter, "drafter"), (args.draft_vocab, "draft_vocab")):
+        if path is not None:
+            check_made_from(path, causes, kind=kind)
+    inputs = {"target": args.target, "drafter": args.drafter, "trace": args.trace}
+    if args.draft_vocab:
+        inputs["draft_vocab"] = args.draft_vocab
+    digests = digests_of(inputs)
+    labels = labels_of(args.drafter, "method", "training_seed", kind="drafter")
+    labels |= labels_of(args.trace, "benchmark", kind="trace")
     import torch
 
     from taps.decoding.banks import bank_of_trace
@@ -55,12 +66,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     start = time.perf_counter()
     trees, offsets = bank_of_trace(model, head, own_texts(trace, args), options, chunk=args.chunk)
     seconds = time.perf_counter() - start
-    inputs = {"target": args.target, "drafter": args.drafter / "model.safetensors", "trace": args.trace}
-    if args.draft_vocab:
-        inputs["draft_vocab"] = args.draft_vocab
     meta = {
         "drafter": args.drafter.name,
-        "trace": digest_of(args.trace),
+        "trace": digests["trace"],
         "depth": args.depth,
         "top_k": args.top_k,
         "num_nodes": args.num_nodes,
@@ -76,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             "offsets": offsets,
         },
         kind="bank",
-        provenance=provenance(stage="taps.bank", inputs=inputs, device=args.device),
+        provenance=provenance(stage="taps.bank", inputs=digests, device=args.device, **labels, **part_label(args)),
         meta=meta,
     )
     print(f"{args.output}: {len(trees)} positions, {len(trees) / max(seconds, 1e-9):.0f} positions/s")

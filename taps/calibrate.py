@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from taps.decoding.calibration import bets, fit_inverse_temperature, reliability
-from taps.decoding.recording import load_recording
+from taps.decoding.recording import drafters_of_banks, load_recording
 from taps.plumbing.artefacts import read_envelope, write_json
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
@@ -37,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
+    drafters = drafters_of_banks(args.bank)
     fitted = {}
     for drafter, (scores, accepted) in sorted(pooled_bets(args.trace, args.bank).items()):
         fitted[drafter] = calibrated(drafter, scores, accepted)
@@ -45,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"{drafter}: inverse temperature {factor:.3f}, calibration error {before:.3f} -> {after:.3f}")
     inputs = {f"trace.{index}": path for index, path in enumerate(args.trace)}
     inputs |= {f"bank.{index}": path for index, path in enumerate(args.bank)}
-    made_from = provenance(stage="taps.calibrate", inputs=inputs)
+    made_from = provenance(stage="taps.calibrate", inputs=inputs | drafters)
     write_json(args.output, {"drafters": fitted}, kind="calibration", provenance=made_from)
 
 

@@ -30,6 +30,7 @@ from taps.decoding.views import Shape, is_exact, view
 from taps.plumbing.artefacts import read_tensors, write_json
 from taps.plumbing.cli import NAMED_PATHS, by_name, run, stage_parser
 from taps.plumbing.errors import TapsError
+from taps.plumbing.lineage import check_made_from
 from taps.plumbing.provenance import provenance
 
 ROUNDING = 1e-3  # nats, of a path's score between products of different sizes
@@ -49,7 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="DEPTH,NODES",
         help="trees to compare (default: %(default)s)",
     )
-    parser.add_argument("--num-positions", type=int, default=500, help="at least (default: %(default)s)")
+    parser.add_argument("--num-positions", type="number", default=500, help="at least (default: %(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="counts to write (.json)")
     return parser
 
@@ -61,12 +62,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     from taps.model.checkpoint import load_drafter
     from taps.model.target_head import load_target_head
 
-    recording = load_recording(args.trace, by_name(args.bank, "--bank"))
+    paths, folders = by_name(args.bank, "--bank"), by_name(args.drafter, "--drafter")
+    for name, path in paths.items():
+        check_made_from(path, {"target": args.target, "drafter": folders.get(name)}, kind="bank")
+    recording = load_recording(args.trace, paths)
     drafting = recording.drafting
     head = load_target_head(args.target, draft_vocab=args.draft_vocab)
     models = {
         name: load_drafter(path, target_config=head.config, dtype=head.head.dtype, device="cpu")
-        for name, path in by_name(args.drafter, "--drafter").items()
+        for name, path in folders.items()
     }
     if set(models) != set(recording.banks):
         raise TapsError("--drafter", "not those of --bank", expected=sorted(recording.banks), found=sorted(models))

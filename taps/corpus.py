@@ -37,9 +37,9 @@ def build_parser() -> argparse.ArgumentParser:
     reads = "; ".join(f"{name}: {reader.title}" for name, reader in CORPUS_READERS.items())
     parser.add_argument("--reader", choices=list(CORPUS_READERS), required=True, help=reads)
     add_source_flags(parser)
-    parser.add_argument("--max-rows", type=int, help="stop after this many kept conversations")
-    parser.add_argument("--rows", type=int, help="reasoning_gym: number of problems to generate")
-    parser.add_argument("--seed", type=int, default=0, help="reasoning_gym: seed of the problems")
+    parser.add_argument("--max-rows", type="number", help="stop after this many kept conversations")
+    parser.add_argument("--rows", type="number", help="reasoning_gym: number of problems to generate")
+    parser.add_argument("--seed", type="seed", default=0, help="reasoning_gym: seed of the problems")
     return parser
 
 

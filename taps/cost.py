@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 from taps.decoding.live_models import add_model_flags, load_models, model_inputs
 from taps.plumbing.artefacts import read_tensors, write_json
 from taps.plumbing.cli import run, stage_parser
-from taps.plumbing.provenance import provenance
+from taps.plumbing.lineage import check_made_from
+from taps.plumbing.provenance import digests_of, provenance
 
 if TYPE_CHECKING:
     from taps.model.target import Target
@@ -35,20 +36,23 @@ def build_parser() -> argparse.ArgumentParser:
     add_model_flags(parser)
     parser.add_argument(
         "--nodes",
-        type=int,
+        type="count",
         nargs="+",
         default=[0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 60, 80, 119],
         help="tree sizes at which the target is timed (default: %(default)s)",
     )
     parser.add_argument("--trace", type=Path, help="recorded text to work on (default: random tokens)")
-    parser.add_argument("--prefix-length", type=int, default=160, help="tokens read before (default: %(default)s)")
-    parser.add_argument("--limit-s", type=float, default=30.0, help="time for all of it (default: %(default)s)")
+    parser.add_argument("--prefix-length", type="number", default=160, help="tokens read before (default: %(default)s)")
+    parser.add_argument("--limit-s", type="weight", default=30.0, help="time for all of it (default: %(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="times to write (.json)")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
+    inputs = digests_of(model_inputs(args) | ({"trace": args.trace} if args.trace else {}))
+    if args.trace:
+        check_made_from(args.trace, {"target": args.target}, kind="trace")
     import torch
 
     from taps.measuring.costs import measure_costs
@@ -77,7 +81,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         num_draft_tokens=args.num_draft_tokens,
         limit_s=args.limit_s,
     )
-    inputs = model_inputs(args) | ({"trace": args.trace} if args.trace else {})
     write_json(
         args.output, content, kind="cost", provenance=provenance(stage="taps.cost", inputs=inputs, device=args.device)
     )

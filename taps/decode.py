@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,8 @@ from taps.decoding.variants import Variant
 from taps.plumbing.artefacts import read_json, read_jsonl, write_json
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
-from taps.plumbing.provenance import provenance
+from taps.plumbing.lineage import check_made_from
+from taps.plumbing.provenance import digest_of, provenance
 
 if TYPE_CHECKING:
     from taps.decoding.engine import Decoded
@@ -57,12 +58,16 @@ def build_parser() -> argparse.ArgumentParser:
     source.add_argument("--prompt", action="append", help="what the user says; repeat it for further turns")
     source.add_argument("--prompts", type=Path, help="JSON lines written by taps.prompts")
     parser.add_argument("--system", help="what the system turn says, with --prompt")
-    parser.add_argument("--num-prompts", type=int, help="first prompts of --prompts only")
-    parser.add_argument("--max-new-tokens", type=int, default=256, help="most tokens per turn (default: %(default)s)")
-    parser.add_argument("--temperature", type=float, default=0.0, help="0 = greedy (default: %(default)s)")
-    parser.add_argument("--top-p", type=float, default=1.0, help="nucleus mass (default: %(default)s)")
-    parser.add_argument("--sampling-top-k", type=int, default=0, help="most likely tokens kept when sampling, 0 = all")
-    parser.add_argument("--seed", type=int, default=0, help="decides the draws at temperature > 0")
+    parser.add_argument("--num-prompts", type="number", help="first prompts of --prompts only")
+    parser.add_argument(
+        "--max-new-tokens", type="number", default=256, help="most tokens per turn (default: %(default)s)"
+    )
+    parser.add_argument("--temperature", type="temperature", default=0.0, help="0 = greedy (default: %(default)s)")
+    parser.add_argument("--top-p", type="share", default=1.0, help="nucleus mass (default: %(default)s)")
+    parser.add_argument(
+        "--sampling-top-k", type="count", default=0, help="most likely tokens kept when sampling, 0 = all"
+    )
+    parser.add_argument("--seed", type="seed", default=0, help="decides the draws at temperature > 0")
     parser.add_argument(
         "--stop", action="append", default=[], metavar="TEXT", help="one more token that ends an answer"
     )
@@ -80,10 +85,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     strategy = find(args.strategy or ("single" if len(names) == 1 else "merged_adaptive"), live=True)
     variant = _variant(args, strategy, tuple(names))
     options = variant.options(
-        dict(zip(names, _factors(args.calibration, names), strict=True)) if strategy.calibrated else {},
-        cost=_cost(args.cost) if strategy.costed else None,
+        dict(zip(names, _factors(args.calibration, dict(args.drafter)), strict=True)) if strategy.calibrated else {},
+        cost=_cost(args.cost, args.target) if strategy.costed else None,
         bank_depth=args.depth,
-        router=_router(args.router, names) if strategy.uses_prompt else None,
+        router=_router(args.router, dict(args.drafter)) if strategy.uses_prompt else None,
         seed=args.seed,
     )
     sampling = Sampling(temperature=args.temperature, top_p=args.top_p, top_k=args.sampling_top_k)
@@ -155,13 +160,13 @@ def _only_token(target: Target, text: str) -> int:
     return int(tokens[0])
 
 
-def _factors(calibration: Path | None, names: Sequence[str]) -> tuple[float, ...]:
+def _factors(calibration: Path | None, drafters: Mapping[str, Path]) -> tuple[float, ...]:
     if calibration is None:
         raise TapsError("--strategy", "needs inverse temperatures", remedy="give --calibration")
-    known = read_factors(calibration)
-    if missing := [name for name in names if name not in known]:
+    known = read_factors(calibration, _digests(drafters))
+    if missing := [name for name in drafters if name not in known]:
         raise TapsError(calibration, f"no inverse temperature of {', '.join(missing)}", expected=", ".join(known))
-    return tuple(known[name] for name in names)
+    return tuple(known[name] for name in drafters)
 
 
 def _variant(args: argparse.Namespace, strategy: Strategy, names: tuple[str, ...]) -> Variant:
@@ -171,7 +176,7 @@ def _variant(args: argparse.Namespace, strategy: Strategy, names: tuple[str, ...
         return default
     if args.tuned is None:
         raise TapsError("--tree tuned", "needs the choices", remedy="give --tuned FILE of taps.tune")
-    rows = read_tuned(args.tuned)
+    rows = read_tuned(args.tuned, _digests(dict(args.drafter)))
     for row in rows:
         if (row["strategy"], tuple(row["drafters"])) == (strategy.name, names):
             tuned = tuned_variant(row)
@@ -182,17 +187,22 @@ def _variant(args: argparse.Namespace, strategy: Strategy, names: tuple[str, ...
     raise TapsError(args.tuned, f"no {strategy.name} of {'+'.join(names)}", expected=f"one of: {known}")
 
 
-def _cost(path: Path | None) -> CostModel:
+def _digests(drafters: Mapping[str, Path]) -> dict[str, str]:
+    return {name: digest_of(folder) for name, folder in drafters.items()}
+
+
+def _cost(path: Path | None, target: Path) -> CostModel:
     if path is None:
         raise TapsError("--strategy", "needs measured costs", remedy="give --cost FILE of taps.cost")
+    check_made_from(path, {"target": target}, kind="cost")
     return CostModel.from_json(read_json(path, kind="cost"))
 
 
-def _router(path: Path | None, names: Sequence[str]) -> dict[str, list[float]]:
+def _router(path: Path | None, drafters: Mapping[str, Path]) -> dict[str, list[float]]:
     if path is None:
         raise TapsError("--strategy", "needs a router", remedy="give --router FILE of taps.fit_router")
-    known = read_router(path)
-    if missing := [name for name in names if name not in known]:
+    known = read_router(path, _digests(drafters))
+    if missing := [name for name in drafters if name not in known]:
         raise TapsError(path, f"does not know {', '.join(missing)}", expected=", ".join(known))
     return known
 

@@ -33,7 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--strategies", nargs="+", default=["routed_confidence_step", "merged_concat", "merged_adaptive"],
         help="decoded live, beside the first drafter alone (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--num-prompts", type=int, default=2, help="decoded live (default: %(default)s)")
+    parser.add_argument("--num-prompts", type="number", default=2, help="decoded live (default: %(default)s)")
     parser.add_argument("--device", default="cpu", help="torch device (default: %(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="JSON to write")
     return parser
@@ -179,7 +179,7 @@ def factors(args: argparse.Namespace, run: str) -> dict[str, float]:
     from taps.decoding.calibration import read_factors
 
     path = args.results / "calibration" / f"{run}.json"
-    return read_factors(path) if path.exists() else {}
+    return read_factors(path, {}) if path.exists() else {}
 
 
 def table(lines: Sequence[dict[str, Any]]) -> str:

@@ -24,6 +24,7 @@ from taps.data.mixtures import training_rows
 from taps.plumbing.artefacts import read_tensors, write_tensors
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
+from taps.plumbing.lineage import common_cause
 from taps.plumbing.provenance import provenance
 
 
@@ -60,7 +61,7 @@ def choose(counts: np.ndarray, size: int, always: Sequence[int]) -> np.ndarray:
 def build_parser() -> argparse.ArgumentParser:
     parser = stage_parser("taps.draft_vocab", __doc__)
     parser.add_argument("--tokens", type=Path, action="append", required=True, help="of taps.tokenise; repeatable")
-    parser.add_argument("--size", type=int, required=True, help="tokens in the draft vocabulary")
+    parser.add_argument("--size", type="number", required=True, help="tokens in the draft vocabulary")
     parser.add_argument("--output", type=Path, required=True, help="safetensors to write")
     return parser
 
@@ -77,7 +78,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     counts = np.sum([count(tensors, meta["vocab_size"]) for tensors, _ in files], axis=0)
     token_ids = choose(counts, arguments.size, always)
     coverage = float(counts[0, token_ids].sum() / counts[0].sum())
-    origin = provenance(stage="taps.draft_vocab", inputs={path.stem: path for path in arguments.tokens})
+    target = common_cause([(path, "tokens") for path in arguments.tokens], "target")
+    inputs = {f"tokens.{number}": path for number, path in enumerate(arguments.tokens)}
+    origin = provenance(stage="taps.draft_vocab", inputs=inputs | target)
     write_tensors(
         arguments.output,
         {"token_ids": token_ids},

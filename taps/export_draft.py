@@ -19,6 +19,7 @@ from taps.model.family import FAMILIES
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import atomic_folder
+from taps.plumbing.lineage import check_made_from
 
 FLAVOURS = ("eagle", "vllm", "sglang")
 
@@ -36,6 +37,7 @@ def export(drafter: Path, target: Path, output: Path, *, flavour: str, dtype: st
     from taps.model.flavours import convert
     from taps.model.target_head import load_target_head
 
+    check_made_from(drafter, {"target": target}, kind="drafter")
     config, tensors = read_drafter_config(drafter), read_drafter_tensors(drafter)
     if flavour not in (readable := FAMILIES.find(config.family).flavours):
         remedy = f"expected one of {', '.join(readable)}" if readable else "no server reads this family"

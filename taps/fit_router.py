@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from taps.decoding.recording import Recording, load_recording
+from taps.decoding.recording import Recording, drafters_of_banks, load_recording
 from taps.decoding.router import choose, fit_router, left_out_accuracy
 from taps.decoding.strategies.single import single
 from taps.decoding.strategy import Options
@@ -38,8 +38,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--trace", type=Path, action="append", required=True, help="held-out text; may be repeated")
     parser.add_argument("--bank", type=Path, action="append", required=True, help="draft bank along one of the traces")
     parser.add_argument("--drafters", nargs="+", required=True, help="those to choose from, by name")
-    parser.add_argument("--num-draft-tokens", type=int, required=True, help="nodes of their trees")
-    parser.add_argument("--penalty", type=float, default=0.1, help="on squared weights (default: %(default)s)")
+    parser.add_argument("--num-draft-tokens", type="nodes", required=True, help="nodes of their trees")
+    parser.add_argument("--penalty", type="weight", default=0.1, help="on squared weights (default: %(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="router to write (.json)")
     return parser
 
@@ -60,8 +60,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         features.append(some_features)
         lengths.append(some_lengths)
     content = fitted(np.concatenate(features), np.concatenate(lengths), args.drafters, args.penalty)
-    inputs = {f"trace.{index}": path for index, path in enumerate(args.trace)}
+    inputs: dict[str, Path | str] = {f"trace.{index}": path for index, path in enumerate(args.trace)}
     inputs |= {f"bank.{index}": path for index, path in enumerate(args.bank)}
+    inputs |= drafters_of_banks(args.bank)
     write_json(args.output, content, kind="router", provenance=provenance(stage="taps.fit_router", inputs=inputs))
     found = ", ".join(f"{name} {count}" for name, count in content["labels"].items())
     print(

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from taps.model.family import FAMILIES
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
-from taps.plumbing.provenance import digest_of, provenance, sha256_of
+from taps.plumbing.provenance import provenance, sha256_of
 
 if TYPE_CHECKING:
     import torch
@@ -100,7 +100,7 @@ def check_dtype(where: Path, tensors: Mapping[str, torch.Tensor]) -> None:
 
 
 def import_folder(
-    folder: Path, target: Path, output: Path, origin: Mapping[str, Any], *, family: str = "eagle2"
+    folder: Path, target: Path, output: Path, origin: Mapping[str, Any], *, family: str = "eagle2", **labels: str
 ) -> None:
     """Writes the draft model in `folder` as one of ours.
 
@@ -125,8 +125,8 @@ def import_folder(
     check_tensors(path, tensors, config)
     check_dtype(path, tensors)
     digests = {file.name: sha256_of(file) for file in weights.files}
-    made = provenance(stage="taps.import_draft", origin=dict(origin), weights_sha256=digests)
-    made["inputs"]["target"] = digest_of(target)
+    inputs: dict[str, Path | str] = {"target": target}
+    made = provenance(stage="taps.import_draft", inputs=inputs, weights_sha256=digests, origin=dict(origin), **labels)
     save_drafter(output, tensors, config, provenance=made)
 
 
@@ -136,20 +136,22 @@ def build_parser() -> argparse.ArgumentParser:
     where.add_argument("--source", type=Path, help="folder of the checkpoint")
     where.add_argument("--hub", metavar="REPO", help="Hub repository of the checkpoint")
     parser.add_argument("--revision", help="commit of --hub: 40 hex digits")
-    parser.add_argument("--attempts", type=int, default=4, help="tries before a failing download is given up")
+    parser.add_argument("--attempts", type="number", default=4, help="tries before a failing download is given up")
     parser.add_argument(
         "--family", choices=list(FAMILIES), default="eagle2", help="whose network (default: %(default)s)"
     )
     parser.add_argument("--target", type=Path, required=True, help="folder of the target that it drafts for")
+    parser.add_argument("--method", help="what the study calls the draft family: a label, which replays compare")
     parser.add_argument("--output", type=Path, required=True, help="drafter folder to write")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     arguments = build_parser().parse_args(argv)
+    labels = {"method": arguments.method} if arguments.method else {}
     if arguments.source:
         origin = {"folder": arguments.source.name}
-        import_folder(arguments.source, arguments.target, arguments.output, origin, family=arguments.family)
+        import_folder(arguments.source, arguments.target, arguments.output, origin, family=arguments.family, **labels)
     else:
         from taps.data.downloads import HubSource, check_pinned, download_hub, with_retries
         from taps.model.weight_files import PATTERNS
@@ -160,7 +162,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             folder = Path(name)
             with_retries(lambda: download_hub(hub, folder), what=str(hub), attempts=arguments.attempts)
             origin = {"hub": arguments.hub, "revision": arguments.revision}
-            import_folder(folder, arguments.target, arguments.output, origin, family=arguments.family)
+            import_folder(folder, arguments.target, arguments.output, origin, family=arguments.family, **labels)
     print(f"{arguments.output}: imported")
 
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import ArtefactError
 from taps.plumbing.folders import atomic_folder, link
-from taps.plumbing.provenance import provenance, rebuild_command
+from taps.plumbing.provenance import provenance
+from taps.plumbing.remedies import rebuild_command
 
 if TYPE_CHECKING:
     from taps.model.feature_store import Manifest
@@ -34,20 +35,20 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
-    from taps.model.feature_store import MANIFEST_KIND, PART_KIND, read_manifest, write_manifest
+    from taps.model.feature_store import MANIFEST_KIND, PART_KIND, check_shard, read_manifest, write_manifest
 
     parts = {folder: read_manifest(folder, kind=PART_KIND) for folder in args.shard}
     joined = join(parts)
+    for source, part in parts.items():
+        for shard in part.shards:  # a broken one is named where it can be made again, and not passed on
+            check_shard(source, shard)
     with atomic_folder(args.output) as folder:
         for source, part in parts.items():
             for shard in part.shards:
-                if not (source / shard.file).exists():
-                    raise ArtefactError(source / shard.file, "missing", remedy=rebuild_command(source))
                 link(source / shard.file, folder / shard.file)
-        inputs = {f"shard {i}": folder for i, folder in enumerate(args.shard)}
-        write_manifest(
-            folder, joined, kind=MANIFEST_KIND, provenance=provenance(stage="taps.join_features", inputs=inputs)
-        )
+        inputs = {name: getattr(joined, name) for name in ("target", "tokens")}
+        made_from = provenance(stage="taps.join_features", inputs=inputs)
+        write_manifest(folder, joined, kind=MANIFEST_KIND, provenance=made_from)
     print(f"{args.output}: {joined.num_tokens} tokens in {len(joined.shards)} shards from {len(parts)} parts")
 
 

@@ -15,7 +15,9 @@ from typing import Any
 from taps.plumbing.artefacts import read_tensors, write_tensors
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import ArtefactError
-from taps.plumbing.provenance import provenance, rebuild_command
+from taps.plumbing.lineage import check_equal
+from taps.plumbing.provenance import provenance, provenance_of
+from taps.plumbing.remedies import rebuild_command
 
 PER_TEXT = {"trace": ("ids", "turns", "categories", "finish", "skipped"), "bank": ()}
 """Facts that a file lists per text, and that are joined as lists; all others must agree."""
@@ -31,11 +33,28 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
+    made = check_parts(args.kind, args.shard)
     tensors, meta = join(args.kind, args.shard)
-    inputs = {f"shard {i}": path for i, path in enumerate(args.shard)}
-    made_from = provenance(stage="taps.join_texts", inputs=inputs)
+    labels = {name: made[name] for name in ("benchmark", "method", "training_seed", "seed", "device") if name in made}
+    made_from = provenance(stage="taps.join_texts", inputs=made.get("inputs"), **labels)
     write_tensors(args.output, tensors, kind=args.kind, provenance=made_from, meta=meta)
     print(f"{args.output}: {len(tensors['offsets']) - 1} texts from {len(args.shard)} parts")
+
+
+def check_parts(kind: str, paths: Sequence[Path]) -> dict[str, Any]:
+    """Returns the provenance that all parts share, of the first of them.
+
+    Raises:
+        ArtefactError: parts made from different inputs, or not all parts of one run with --num-shards, in order.
+    """
+    made = [provenance_of(path, kind=kind) for path in paths]
+    for path, other in zip(paths, made, strict=True):
+        for name, digest in other.get("inputs", {}).items():
+            check_equal(path, name, digest, made[0]["inputs"].get(name), wanted_by=paths[0], kind=kind)
+    found = [item["part"] for item in made if "part" in item]
+    if found and found != (expected := [[number, len(paths)] for number in range(len(paths))]):
+        raise ArtefactError("--shard", "not the parts of one run, in order", expected=expected, found=found)
+    return made[0]
 
 
 def join(kind: str, paths: Sequence[Path]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -58,13 +77,13 @@ def join(kind: str, paths: Sequence[Path]) -> tuple[dict[str, Any], dict[str, An
         own = {name: value for name, value in meta.items() if name not in lists}
         if own != facts:
             raise ArtefactError(
-                path, f"a part of another {kind}", expected=f"that of {paths[0]}", remedy=rebuild_command(path)
+                path, f"a part of another {kind}", expected=f"that of {paths[0]}", remedy=rebuild_command(path, kind)
             )
         for name, joined in lists.items():
             joined += meta[name]
     texts = list(zip(lists.get("ids", ()), lists.get("turns", ()), strict=True))
     if len(set(texts)) < len(texts):
-        raise ArtefactError(paths[-1], "a text comes twice", remedy=rebuild_command(paths[-1]))
+        raise ArtefactError(paths[-1], "a text comes twice", remedy=rebuild_command(paths[-1], kind))
     return {**tensors, "offsets": torch.cat(offsets)}, {**facts, **lists}
 
 

@@ -34,8 +34,9 @@ from taps.decoding.router import read_router
 from taps.decoding.tuning import read_tuned, with_tuned
 from taps.decoding.variants import HELP, check_variants, parse_variants
 from taps.plumbing.artefacts import read_json, write_json
-from taps.plumbing.cli import NAMED_PATHS, run, stage_parser
-from taps.plumbing.provenance import provenance
+from taps.plumbing.cli import NAMED_PATHS, by_name, run, stage_parser
+from taps.plumbing.lineage import check_made_from, common_labels, labels_of
+from taps.plumbing.provenance import digests_of, provenance
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -48,7 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--strategies", required=True, help=HELP)
     parser.add_argument("--calibration", type=Path, help="inverse temperatures for the _calibrated strategies")
     parser.add_argument(
-        "--num-prompts", type=int, default=4, help="first prompts, with all turns (default: %(default)s)"
+        "--num-prompts", type="number", default=4, help="first prompts, with all turns (default: %(default)s)"
     )
     parser.add_argument("--cost", type=Path, help="times of taps.cost; adds the predicted speed and _costed strategies")
     parser.add_argument("--router", type=Path, help="weights of taps.fit_router, for routed_prompt")
@@ -59,14 +60,23 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
-    banks = dict(args.bank)
+    banks, folders = by_name(args.bank, "--bank"), by_name(args.drafter, "--drafter")
+    inputs = model_inputs(args) | {"trace": args.trace, **{f"bank.{name}": path for name, path in banks.items()}}
+    inputs |= {name: getattr(args, name) for name in ("calibration", "cost", "router", "tuned") if getattr(args, name)}
+    digests = digests_of(inputs)
+    check_made_from(args.trace, {"target": args.target}, kind="trace")
+    for name, path in banks.items():
+        check_made_from(path, {"drafter": folders.get(name), "draft_vocab": args.draft_vocab}, kind="bank")
+    at_hand = {name: digests[f"drafter.{name}"] for name in folders}
     variants = parse_variants(args.strategies, banks, args.num_draft_tokens)
     if args.tuned:
-        variants = with_tuned(variants, read_tuned(args.tuned))
+        variants = with_tuned(variants, read_tuned(args.tuned, at_hand))
     recording = load_recording(args.trace, banks, with_prompts=any(v.strategy.uses_prompt for v in variants))
-    factors = read_factors(args.calibration) if args.calibration else {}
+    factors = read_factors(args.calibration, at_hand) if args.calibration else {}
+    if args.cost:
+        check_made_from(args.cost, {"target": args.target}, kind="cost")
     cost = CostModel.from_json(read_json(args.cost, kind="cost")) if args.cost else None
-    router = read_router(args.router) if args.router else None
+    router = read_router(args.router, at_hand) if args.router else None
     drafting = recording.drafting
     check_variants(
         variants, num_held=drafting["num_nodes"], factors=factors, depth=drafting["depth"], cost=cost, router=router
@@ -87,9 +97,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         "num_prompts": len({text.id for text in texts}),
         **check_live(target, drafters, recording, variants, texts, factors=factors, cost=cost, router=router),
     }
-    inputs = model_inputs(args) | {"trace": args.trace, **{f"bank.{name}": path for name, path in banks.items()}}
-    inputs |= {name: getattr(args, name) for name in ("calibration", "cost", "router", "tuned") if getattr(args, name)}
-    made_from = provenance(stage="taps.live_check", inputs=inputs, device=args.device)
+    labels = labels_of(args.trace, "benchmark", kind="trace")
+    labels |= common_labels([(path, "bank") for path in banks.values()], "method", "training_seed")
+    made_from = provenance(stage="taps.live_check", inputs=digests, device=args.device, **labels)
     write_json(args.output, content, kind="live_check", provenance=made_from)
     print(f"{args.output}: {summary(content)}")
 

@@ -22,9 +22,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from taps.data.mixtures import Size, take, validation_rows
+from taps.plumbing import numbers
 from taps.plumbing.artefacts import read_tensors, write_json
-from taps.plumbing.cli import run, stage_parser
+from taps.plumbing.cli import by_name, run, stage_parser
 from taps.plumbing.errors import TapsError
+from taps.plumbing.lineage import common_cause
 from taps.plumbing.provenance import provenance
 
 T = TypeVar("T")
@@ -76,9 +78,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser = stage_parser("taps.mixture", __doc__)
     add = parser.add_argument
     add("--tokens", type=named(Path), action="append", required=True, metavar="CORPUS=FILE", help="of taps.tokenise")
-    add("--share", type=named(float), action="append", default=[], metavar="CORPUS=SHARE", help="of its training rows")
-    add("--rows", type=named(int), action="append", default=[], metavar="CORPUS=N", help="training conversations")
-    add("--num-tokens", type=named(int), action="append", default=[], metavar="CORPUS=N", help="training tokens")
+    each: dict[str, Any] = {"action": "append", "default": []}
+    add("--share", type=named(numbers.share), **each, metavar="CORPUS=SHARE", help="of its training rows")
+    add("--rows", type=named(numbers.number), **each, metavar="CORPUS=N", help="training conversations")
+    add("--num-tokens", type=named(numbers.number), **each, metavar="CORPUS=N", help="training tokens")
     add("--unit", choices=("tokens", "rows"), default="tokens", help="what a share counts (default: tokens)")
     add("--output", type=Path, required=True, help="JSON to write")
     return parser
@@ -86,7 +89,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     arguments = build_parser().parse_args(argv)
-    files = dict(arguments.tokens)
+    files = by_name(arguments.tokens, "--tokens")
+    target = common_cause([(path, "tokens") for path in files.values()], "target")
     sizes = [(name, Size(share=share, unit=arguments.unit)) for name, share in arguments.share]
     sizes += [(name, Size(rows=rows)) for name, rows in arguments.rows]
     sizes += [(name, Size(tokens=tokens)) for name, tokens in arguments.num_tokens]
@@ -97,7 +101,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         tensors, _ = read_tensors(path, kind="tokens", names=["offsets"], framework="np")
         lengths[name] = np.diff(tensors["offsets"])
     content = mix(lengths, dict(sizes))
-    write_json(arguments.output, content, kind="mixture", provenance=provenance(stage="taps.mixture", inputs=files))
+    made_from = {f"tokens.{name}": path for name, path in files.items()} | target
+    write_json(arguments.output, content, kind="mixture", provenance=provenance(stage="taps.mixture", inputs=made_from))
     print(f"{arguments.output}: {content['num_tokens']['train']} training tokens")
 
 

@@ -47,8 +47,9 @@ def build_parser() -> argparse.ArgumentParser:
     readers = list(PROMPT_READERS)
     parser.add_argument("--reader", choices=readers, required=True, help="the benchmark's own format")
     add_source_flags(parser)
-    parser.add_argument("--num-prompts", type=int, default=0, help="size of the subset; 0 takes all")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the subset; reasoning_gym: of the problems")
+    parser.add_argument("--benchmark", help="what the study calls it; replays compare their label")
+    parser.add_argument("--num-prompts", type="count", default=0, help="size of the subset; 0 takes all")
+    parser.add_argument("--seed", type="seed", default=0, help="seed of the subset; reasoning_gym: of the problems")
     parser.add_argument(
         "--exclude-overlap",
         type=Path,
@@ -75,7 +76,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     inputs = {f"input_{number}": path for number, path in enumerate(options.input)}
     inputs |= {f"excluded_{number}": path for number, path in enumerate(options.exclude_overlap)}
     origin = provenance(
-        stage="taps.prompts", inputs=inputs, **facts, num_prompts=options.num_prompts, seed=options.seed
+        stage="taps.prompts",
+        inputs=inputs,
+        **facts,
+        num_prompts=options.num_prompts,
+        seed=options.seed,
+        **({"benchmark": options.benchmark} if options.benchmark else {}),
     )
     note_repeats(prompts, audit)
     write_jsonl(options.output, prompts, kind="prompts", provenance=origin)

@@ -31,7 +31,7 @@ from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.journal import Journal
 from taps.plumbing.progress import progress
-from taps.plumbing.provenance import digest_of, provenance
+from taps.plumbing.provenance import digests_of, provenance
 
 if TYPE_CHECKING:
     from taps.model.sampling import Sampling
@@ -125,7 +125,7 @@ def regenerate(
     max_tokens: int | None = None,
     max_length: int | None = None,
 ) -> None:
-    """Fills the journal until the size is reached, one entry {"rows", "endings", "num_tokens"} per chunk.
+    """Fills the journal until the size is reached, one numbered entry {"rows", "endings", "num_tokens"} per chunk.
 
     Chunks of conversations are the same in every run: a run that was killed gives what an undisturbed one gives.
 
@@ -139,23 +139,33 @@ def regenerate(
         max_tokens: No chunk is begun once this many tokens are reached.
         max_length: Tokens counted per conversation.
     """
-    chunks = list(batches(conversations[:max_rows], _CHUNK * options.batch_size))
-    bar = progress(total=max_tokens, what="regenerate", unit="tok")
-    bar.update(sum(entry["num_tokens"] for entry in journal.entries))
-    for chunk in chunks[len(journal.entries) :]:
-        if max_tokens is not None and sum(entry["num_tokens"] for entry in journal.entries) >= max_tokens:
-            break
-        outcomes = answer(target, chat, chunk, options)
-        rows, endings = [], []
-        for conversation, (turns, reason) in zip(chunk, outcomes, strict=True):
-            answered = any(turn["role"] == "assistant" for turn in turns)
-            endings.append([conversation["id"], answered, reason])
-            if answered:
-                rows.append({"id": conversation["id"], "turns": turns})
-        num_tokens = count_tokens(chat, rows, max_length)
-        journal.append({"rows": rows, "endings": endings, "num_tokens": num_tokens})
-        bar.update(num_tokens)
-    bar.close()
+    chunks = batches(conversations[:max_rows], _CHUNK * options.batch_size)
+    total = 0
+    with progress(total=max_tokens, what="regenerate", unit="tok") as bar:
+        for number, chunk in enumerate(chunks):
+            if max_tokens is not None and total >= max_tokens:
+                break
+            if number not in journal.entries:
+                journal.write(number, _entry(target, chat, chunk, options, max_length))
+            total += journal.entries[number]["num_tokens"]
+            bar.update(journal.entries[number]["num_tokens"])
+
+
+def _entry(
+    target: Target,
+    chat: ChatTokenizer,
+    chunk: Sequence[Mapping[str, Any]],
+    options: Answering,
+    max_length: int | None,
+) -> dict[str, Any]:
+    outcomes = answer(target, chat, chunk, options)
+    rows, endings = [], []
+    for conversation, (turns, reason) in zip(chunk, outcomes, strict=True):
+        answered = any(turn["role"] == "assistant" for turn in turns)
+        endings.append([conversation["id"], answered, reason])
+        if answered:
+            rows.append({"id": conversation["id"], "turns": turns})
+    return {"rows": rows, "endings": endings, "num_tokens": count_tokens(chat, rows, max_length)}
 
 
 def to_audit(source: str, entries: Sequence[Mapping[str, Any]], beyond: Sequence[str]) -> Audit:
@@ -185,15 +195,15 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--target", type=Path, required=True, help="folder of the target model")
     add("--corpus", type=Path, required=True, help="JSONL of taps.corpus")
-    add("--temperature", type=float, default=0.0, help="0 = greedy (default: %(default)s)")
-    add("--top-p", type=float, default=1.0, help="nucleus mass (default: %(default)s)")
-    add("--top-k", type=int, default=0, help="most likely tokens kept, 0 = all (default: %(default)s)")
-    add("--seed", type=int, required=True, help="seed of the order (as in taps.tokenise) and of the draws")
-    add("--max-new-tokens", type=int, default=512, help="most tokens per answer (default: %(default)s)")
-    add("--max-rows", type=int, help="answer this many conversations; all by default")
-    add("--max-tokens", type=int, help="stop once this many tokens are there to be tokenised")
-    add("--max-length", type=int, help="as in taps.tokenise: tokens counted of each conversation")
-    add("--batch-size", type=int, default=32, help="prompts decoded together (default: %(default)s)")
+    add("--temperature", type="temperature", default=0.0, help="0 = greedy (default: %(default)s)")
+    add("--top-p", type="share", default=1.0, help="nucleus mass (default: %(default)s)")
+    add("--top-k", type="count", default=0, help="most likely tokens kept, 0 = all (default: %(default)s)")
+    add("--seed", type="seed", required=True, help="seed of the order (as in taps.tokenise) and of the draws")
+    add("--max-new-tokens", type="number", default=512, help="most tokens per answer (default: %(default)s)")
+    add("--max-rows", type="number", help="answer this many conversations; all by default")
+    add("--max-tokens", type="number", help="stop once this many tokens are there to be tokenised")
+    add("--max-length", type="number", help="as in taps.tokenise: tokens counted of each conversation")
+    add("--batch-size", type="number", default=32, help="prompts decoded together (default: %(default)s)")
     add("--dtype", default="float32", choices=("float32", "bfloat16"), help="compute dtype")
     add("--device", default="cpu", help="torch device (default: %(default)s)")
     add("--trust-remote-code", action="store_true", help="run code shipped with the model")
@@ -220,8 +230,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     size = {name: getattr(arguments, name) for name in ("max_rows", "max_tokens", "max_length")}
     facts = asdict(options) | size | {"dtype": arguments.dtype, "device": arguments.device}
-    inputs = {"target": arguments.target, "corpus": arguments.corpus}
-    settings = facts | {name: digest_of(path) for name, path in inputs.items()}
+    inputs = digests_of({"target": arguments.target, "corpus": arguments.corpus})
+    settings = facts | inputs
     journal = Journal(arguments.output.with_name(arguments.output.name + ".journal"), settings)
     target = load_target(
         arguments.target,
@@ -231,9 +241,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     chat = ChatTokenizer(target.tokenizer, eos_ids=target.eos_ids, where=arguments.target)
     regenerate(target, chat, order, journal, options, **size)
-    rows = [row for entry in journal.entries for row in entry["rows"]]
-    reached = sum(len(entry["endings"]) for entry in journal.entries)
-    audit = to_audit(arguments.corpus.name, journal.entries, [row["id"] for row in order[reached:]])
+    entries = [journal.entries[number] for number in sorted(journal.entries)]
+    rows = [row for entry in entries for row in entry["rows"]]
+    reached = sum(len(entry["endings"]) for entry in entries)
+    audit = to_audit(arguments.corpus.name, entries, [row["id"] for row in order[reached:]])
     if not rows:
         raise TapsError(arguments.corpus, f"no conversation was answered ({audit})")
     check_template_losses(audit, most=arguments.max_template_drop, where=arguments.corpus)
@@ -241,7 +252,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     write_jsonl(arguments.output, rows, kind="corpus", provenance=origin)
     write_json(arguments.audit, audit.content(), kind="audit", provenance=origin)
     journal.remove()
-    print(f"{audit}; {sum(entry['num_tokens'] for entry in journal.entries)} tokens")
+    print(f"{audit}; {sum(entry['num_tokens'] for entry in entries)} tokens")
 
 
 if __name__ == "__main__":

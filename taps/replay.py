@@ -14,7 +14,7 @@ that `single` verified at the default budget, one row per cycle, depth and kind 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from taps.decoding.calibration import read_factors
@@ -25,7 +25,8 @@ from taps.decoding.router import read_router
 from taps.decoding.strategy import Options
 from taps.decoding.variants import HELP, check_variants, parse_variants
 from taps.plumbing.artefacts import read_json
-from taps.plumbing.cli import NAMED_PATHS, run, stage_parser
+from taps.plumbing.cli import NAMED_PATHS, by_name, run, stage_parser
+from taps.plumbing.lineage import check_label, common_cause, inputs_of, labels_of
 from taps.plumbing.provenance import provenance
 
 
@@ -36,19 +37,19 @@ def build_parser() -> argparse.ArgumentParser:
         "--bank", **NAMED_PATHS, required=True, metavar="DRAFTER=PATH", help="draft bank along it; once per drafter"
     )
     parser.add_argument("--strategies", required=True, help=HELP)
-    parser.add_argument("--num-draft-tokens", type=int, required=True, help="default nodes of one drafter's tree")
+    parser.add_argument("--num-draft-tokens", type="nodes", required=True, help="default nodes of one drafter's tree")
     parser.add_argument("--method", required=True, help="draft family, a label of the result")
-    parser.add_argument("--training-seed", type=int, default=0, help="of the drafters, a label of the result")
+    parser.add_argument("--training-seed", type="seed", default=0, help="of the drafters, a label of the result")
     parser.add_argument("--benchmark", required=True, help="a label of the result")
     parser.add_argument("--calibration", type=Path, help="inverse temperatures for the _calibrated strategies")
     parser.add_argument("--cost", type=Path, help="times of taps.cost, for the _costed strategies")
     parser.add_argument("--router", type=Path, help="weights of taps.fit_router, for routed_prompt")
     parser.add_argument(
-        "--decay", type=float, default=Options.decay, help="history left per cycle (default: %(default)s)"
+        "--decay", type="share0", default=Options.decay, help="history left per cycle (default: %(default)s)"
     )
     parser.add_argument(
         "--prior",
-        type=float,
+        type="weight",
         default=Options.prior,
         help="accepted tokens credited first (default: %(default)s)",
     )
@@ -59,12 +60,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
-    banks = dict(args.bank)
+    banks = by_name(args.bank, "--bank")
     variants = parse_variants(args.strategies, banks, args.num_draft_tokens)
-    factors = read_factors(args.calibration) if args.calibration else {}
-    cost = CostModel.from_json(read_json(args.cost, kind="cost")) if args.cost else None
-    router = read_router(args.router) if args.router else None
+    drafters = check_labels(args, banks)
     recording = load_recording(args.trace, banks, with_prompts=any(v.strategy.uses_prompt for v in variants))
+    target = common_cause([(args.trace, "trace"), *([(args.cost, "cost")] if args.cost else [])], "target")
+    factors = read_factors(args.calibration, drafters) if args.calibration else {}
+    cost = CostModel.from_json(read_json(args.cost, kind="cost")) if args.cost else None
+    router = read_router(args.router, drafters) if args.router else None
     drafting = recording.drafting
     check_variants(
         variants, num_held=drafting["num_nodes"], factors=factors, depth=drafting["depth"], cost=cost, router=router
@@ -73,6 +76,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     found = replay(recording, variants, factors=factors, cost=cost, router=router, **settings)
     inputs = {"trace": args.trace, **{f"bank.{name}": path for name, path in banks.items()}}
     inputs |= {name: getattr(args, name) for name in ("calibration", "cost", "router") if getattr(args, name)}
+    inputs |= target | {f"drafter.{name}": digest for name, digest in drafters.items() if digest}
     write_replay(
         found,
         Labels(method=args.method, benchmark=args.benchmark, training_seed=args.training_seed),
@@ -83,6 +87,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     num_positions = len(recording.text.remaining)
     print(f"{args.output}: {len(variants)} rows, {found.num_cycles} cycles over {num_positions} positions")
+
+
+def check_labels(args: argparse.Namespace, banks: Mapping[str, Path]) -> dict[str, str | None]:
+    """Returns drafter -> digest of the draft model behind its bank, None where the bank names none.
+
+    Raises:
+        ArtefactError: trace or banks say that they are of another benchmark or method than the flags do.
+    """
+    labelled = [(args.trace, "trace", "benchmark")]
+    labelled += [(path, "bank", name) for path in banks.values() for name in ("method", "training_seed")]
+    for path, kind, name in labelled:
+        found = labels_of(path, name, kind=kind).get(name)
+        check_label(path, name, found, getattr(args, name), flag=f"--{name.replace('_', '-')}")
+    return {name: inputs_of(path, kind="bank").get("drafter") for name, path in banks.items()}
 
 
 if __name__ == "__main__":

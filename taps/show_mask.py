@@ -58,9 +58,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--target", type=Path, required=True, help="folder of the target; only its tokenizer is loaded")
     parser.add_argument("--corpus", type=Path, required=True, help="JSONL of taps.corpus")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--row", type=int, default=0, help="line of the corpus, from 0 (default: 0)")
+    which.add_argument("--row", type="count", default=0, help="line of the corpus, from 0 (default: 0)")
     which.add_argument("--id", help="id of the conversation")
-    parser.add_argument("--max-length", type=int, help="cut the conversation at this many tokens")
+    parser.add_argument("--max-length", type="number", help="cut the conversation at this many tokens")
     parser.add_argument("--colour", choices=("auto", "always", "never"), default="auto")
     return parser
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from taps.plumbing.artefacts import read_tensors, write_json, write_tensors
 from taps.plumbing.cli import run, stage_parser
+from taps.plumbing.lineage import check_made_from
 from taps.plumbing.provenance import provenance
 
 if TYPE_CHECKING:
@@ -60,23 +61,25 @@ def build_parser() -> argparse.ArgumentParser:
     subject.add_argument("--target", type=Path, help="folder of a target model")
     subject.add_argument("--shape", help=f"random weights of this shape: {', '.join(SHAPES)}, or a config.json")
     parser.add_argument("--tokens", type=Path, help="tokens to work on (default: random rows, half supervised)")
-    parser.add_argument("--batch-size", type=int, default=8, help="rows per training step (default: %(default)s)")
-    parser.add_argument("--positions", type=int, default=256, help="trees per bank, about (default: %(default)s)")
-    parser.add_argument("--zero-stage", type=int, default=0, help="ZeRO 0, 1 or 2 (default: %(default)s)")
+    parser.add_argument("--batch-size", type="number", default=8, help="rows per training step (default: %(default)s)")
+    parser.add_argument("--positions", type="number", default=256, help="trees per bank, about (default: %(default)s)")
+    parser.add_argument(
+        "--zero-stage", type="count", choices=(0, 1, 2), default=0, help="ZeRO 0, 1 or 2 (default: %(default)s)"
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: %(default)s")
-    parser.add_argument("--limit-s", type=float, default=300, help="start nothing after this (default: %(default)s)")
+    parser.add_argument("--limit-s", type="weight", default=300, help="start nothing after this (default: %(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="JSON to write")
     by_device = parser.add_argument_group("settings whose default depends on the device")
     for name, kind, text in (
-        ("num-tokens", int, "tokens worked on"),
-        ("batch-tokens", int, "tokens per target forward"),
-        ("draft-vocab", int, "tokens of the sliced head"),
+        ("num-tokens", "number", "tokens worked on"),
+        ("batch-tokens", "number", "tokens per target forward"),
+        ("draft-vocab", "number", "tokens of the sliced head"),
         ("dtype", str, "compute dtype"),
     ):
         key = name.replace("-", "_")
         by_device.add_argument(f"--{name}", type=kind, help=f"{text} (cpu: {_CPU[key]}, cuda: {_CUDA[key]})")
     by_device.add_argument(
-        "--lengths", type=int, nargs=2, help=f"of random rows (cpu: {_CPU['lengths']}, cuda: {_CUDA['lengths']})"
+        "--lengths", type="number", nargs=2, help=f"of random rows (cpu: {_CPU['lengths']}, cuda: {_CUDA['lengths']})"
     )
     return parser
 
@@ -147,6 +150,7 @@ def write_rows(args: argparse.Namespace, config: dict[str, Any], path: Path) -> 
     if args.tokens is None:
         tensors = random_rows(args.num_tokens, *args.lengths, vocab_size=config["vocab_size"])
     else:
+        check_made_from(args.tokens, {"target": args.target}, kind="tokens")
         given, _ = read_tensors(args.tokens, kind="tokens", framework="np")
         num_rows = max(1, int(np.searchsorted(given["offsets"], args.num_tokens, side="right")) - 1)
         end = given["offsets"][num_rows]
@@ -210,7 +214,7 @@ def write(
     skipped: Sequence[str],
 ) -> None:
     """Writes what is known so far."""
-    offsets = read_tensors(tokens, kind="tokens", names=["offsets"], verify=False)[0]["offsets"].tolist()
+    offsets = read_tensors(tokens, kind="tokens", names=["offsets"])[0]["offsets"].tolist()
     content = {
         "machine": machine,
         "subject": args.shape or args.target.name,

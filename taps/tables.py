@@ -18,6 +18,8 @@ from typing import Any
 import pandas as pd
 
 from taps.analysis import inputs, results
+from taps.analysis.belonging import check_one_study
+from taps.analysis.counted import weights
 from taps.analysis.labels import Labels
 from taps.analysis.published_audit import audit_tables
 from taps.analysis.rendering import Table, write_table
@@ -25,6 +27,7 @@ from taps.analysis.tables import Sample, acceptance_tables, detail_tables
 from taps.plumbing.artefacts import write_json
 from taps.plumbing.cli import NAMED_PATHS, run, stage_parser
 from taps.plumbing.errors import TapsError
+from taps.plumbing.folder_records import hashes_of
 from taps.plumbing.provenance import provenance
 from taps.study.roles import Roles, roles_of_names
 
@@ -35,7 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--replay", type=Path, nargs="+", required=True, metavar="PATH", help="replay files, or folders of them"
     )
     parser.add_argument(
-        "--num-draft-tokens", type=int, help="node budget of the main tables (default: the replays' own default)"
+        "--num-draft-tokens", type="nodes", help="node budget of the main tables (default: the replays' own default)"
     )
     parser.add_argument("--roles", metavar="JSON", help="who is who in the study (default: what the names tell)")
     optional = parser.add_argument_group("more tables, each from files of other stages")
@@ -54,6 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
     files = results.find_replays(args.replay)
+    study = check_one_study(files, calibrations=args.calibration, drafters=args.drafter, live=args.live, cost=args.cost)
     cycles = results.load_cycles(files)
     sample = Sample(
         cycles=cycles,
@@ -72,8 +76,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         "roles": sample.labels.roles.to_json(),
         "facts": facts,
         "tables": index,
+        "files": hashes_of(args.output, [f"{entry['name']}.csv" for entry in index]),
     }
-    made_from = provenance(stage="taps.tables", inputs={str(file.path): file.path for file in files})
+    causes = study | {str(file.path): file.path for file in files}
+    made_from = provenance(stage="taps.tables", inputs=causes)
     write_json(args.output / "tables.json", content, kind="tables", provenance=made_from)
 
 
@@ -108,7 +114,8 @@ def expected(text: str | None) -> list[tuple[float, str, str, int, int]] | None:
 def main_budget(files: Sequence[results.ReplayFile], cycles: pd.DataFrame) -> int:
     """Returns the study's default node budget: what the replays were told, else the one that most rows have."""
     told = {file.meta["num_draft_tokens"] for file in files if "num_draft_tokens" in file.meta}
-    return int(max(told)) if told else int(cycles["num_draft_tokens"].mode().iloc[0])
+    held = weights(cycles).groupby(cycles["num_draft_tokens"]).sum()
+    return int(max(told)) if told else int(held.index.to_numpy()[held.to_numpy().argmax()])
 
 
 def tables_of(

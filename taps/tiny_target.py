@@ -40,11 +40,11 @@ VOCAB_SIZE = 512
 def build_parser() -> argparse.ArgumentParser:
     parser = stage_parser("taps.tiny_target", __doc__)
     parser.add_argument("--corpus", type=Path, action="append", required=True, help="JSONL of taps.corpus, repeatable")
-    parser.add_argument("--seed", type=int, default=0, help="seed of weights and batches")
-    parser.add_argument("--steps", type=int, default=240, help="optimiser steps")
-    parser.add_argument("--batch-size", type=int, default=4, help="windows per step")
-    parser.add_argument("--window", type=int, default=256, help="tokens per window")
-    parser.add_argument("--learning-rate", type=float, default=1e-2, help="peak learning rate of AdamW")
+    parser.add_argument("--seed", type="seed", default=0, help="seed of weights and batches")
+    parser.add_argument("--steps", type="number", default=240, help="optimiser steps")
+    parser.add_argument("--batch-size", type="number", default=4, help="windows per step")
+    parser.add_argument("--window", type="number", default=256, help="tokens per window")
+    parser.add_argument("--learning-rate", type="rate", default=1e-2, help="peak learning rate of AdamW")
     parser.add_argument("--output", type=Path, required=True, help="the target folder to write")
     return parser
 

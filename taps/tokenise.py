@@ -33,6 +33,7 @@ from taps.data.template_losses import ONLY_LAST_ANSWERS, add_template_drop_flag,
 from taps.plumbing.artefacts import read_jsonl, write_json, write_tensors
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
+from taps.plumbing.lineage import check_made_from
 from taps.plumbing.progress import progress
 from taps.plumbing.provenance import provenance
 
@@ -121,11 +122,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser = stage_parser("taps.tokenise", __doc__)
     parser.add_argument("--target", type=Path, required=True, help="folder of the target; only its tokenizer is loaded")
     parser.add_argument("--corpus", type=Path, required=True, help="JSONL of taps.corpus or taps.regenerate")
-    parser.add_argument("--max-length", type=int, required=True, help="tokens kept of each conversation")
+    parser.add_argument("--max-length", type="number", required=True, help="tokens kept of each conversation")
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--max-tokens", type=int, help="take conversations until this many tokens are reached")
-    size.add_argument("--max-rows", type=int, help="take this many conversations")
-    parser.add_argument("--seed", type=int, required=True, help="seed of the order of rows")
+    size.add_argument("--max-tokens", type="number", help="take conversations until this many tokens are reached")
+    size.add_argument("--max-rows", type="number", help="take this many conversations")
+    parser.add_argument("--seed", type="seed", required=True, help="seed of the order of rows")
     add_template_drop_flag(parser)
     parser.add_argument("--output", type=Path, required=True, help="safetensors to write")
     parser.add_argument("--audit", type=Path, required=True, help="JSON to write: read = kept + dropped, with reasons")
@@ -134,6 +135,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     options = build_parser().parse_args(argv)
+    check_made_from(options.corpus, {"target": options.target}, kind="corpus")  # if a target answered it
     chat = ChatTokenizer.load(options.target)
     conversations = read_jsonl(options.corpus, kind="corpus")
     selection = select(

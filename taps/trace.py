@@ -18,22 +18,27 @@ from taps.data.dialogue import Asked, Reply, converse, from_prompt
 from taps.plumbing.artefacts import read_jsonl, write_tensors
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
+from taps.plumbing.lineage import labels_of
 from taps.plumbing.progress import progress
-from taps.plumbing.provenance import provenance
-from taps.plumbing.shards import add_shard_flags, own_part
+from taps.plumbing.provenance import digests_of, provenance
+from taps.plumbing.shards import add_shard_flags, own_part, part_label
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = stage_parser("taps.trace", __doc__)
     parser.add_argument("--target", type=Path, required=True, help="folder of the target model")
     parser.add_argument("--prompts", type=Path, required=True, help="JSON lines written by taps.prompts")
-    parser.add_argument("--temperature", type=float, default=0.0, help="0 = greedy (default: %(default)s)")
-    parser.add_argument("--top-p", type=float, default=1.0, help="nucleus mass (default: %(default)s)")
-    parser.add_argument("--top-k", type=int, default=0, help="most likely tokens kept, 0 = all (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="decides the draws at temperature > 0")
-    parser.add_argument("--max-new-tokens", type=int, required=True, help="most tokens per turn")
+    parser.add_argument("--temperature", type="temperature", default=0.0, help="0 = greedy (default: %(default)s)")
+    parser.add_argument("--top-p", type="share", default=1.0, help="nucleus mass (default: %(default)s)")
+    parser.add_argument(
+        "--top-k", type="count", default=0, help="most likely tokens kept, 0 = all (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type="seed", default=0, help="decides the draws at temperature > 0")
+    parser.add_argument("--max-new-tokens", type="number", required=True, help="most tokens per turn")
     add_shard_flags(parser, of="the prompts")
-    parser.add_argument("--batch-size", type=int, default=32, help="prompts decoded together (default: %(default)s)")
+    parser.add_argument(
+        "--batch-size", type="number", default=32, help="prompts decoded together (default: %(default)s)"
+    )
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"), help="compute dtype")
     parser.add_argument("--device", default="cpu", help="torch device (default: %(default)s)")
     parser.add_argument("--trust-remote-code", action="store_true", help="run code shipped with the model")
@@ -49,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     from taps.model.target import load_target
 
     prompts = read_jsonl(args.prompts, kind="prompts")
+    inputs = digests_of({"target": args.target, "prompts": args.prompts})
     if not prompts:
         raise TapsError(args.prompts, "no prompts", remedy="look at its audit file for why all were dropped")
     target = load_target(
@@ -79,9 +85,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "eos_ids": sorted(target.eos_ids),
         "dtype": args.dtype,
     }
-    made_from = provenance(
-        stage="taps.trace", inputs={"target": args.target, "prompts": args.prompts}, seed=args.seed, device=args.device
-    )
+    labels = labels_of(args.prompts, "benchmark", kind="prompts") | part_label(args)
+    made_from = provenance(stage="taps.trace", inputs=inputs, seed=args.seed, device=args.device, **labels)
     write_tensors(args.output, tensors, kind="trace", provenance=made_from, meta=meta)
     print(f"{args.output}: {len(sequences)} sequences, {sum(len(s['answer'].tokens) for s in sequences)} new tokens")
 

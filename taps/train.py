@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from taps.model.family import FAMILIES, new_drafter
-from taps.plumbing.artefacts import read_json, write_json
-from taps.plumbing.atomic import write_text
-from taps.plumbing.cli import NAMED_PATHS, run, stage_parser
+from taps.plumbing.artefacts import read_json, write_json, write_jsonl
+from taps.plumbing.cli import NAMED_PATHS, by_name, run, stage_parser
 from taps.plumbing.errors import TapsError
-from taps.plumbing.provenance import digest_of, provenance
+from taps.plumbing.lineage import check_made_from
+from taps.plumbing.provenance import digests_of, provenance
 
 _ONLINE = Path("online")
 
@@ -42,43 +42,50 @@ def build_parser() -> argparse.ArgumentParser:
     data.add_argument("--draft-vocab", type=Path, help="train over these tokens only")
     data.add_argument("--heldout-trace", type=Path, action="append", default=[], help="for tau on held-out prompts")
     data.add_argument("--init-from", type=Path, help="draft model to start from")
+    data.add_argument("--method", help="what the study calls this way of training: a label, which replays compare")
     size = parser.add_argument_group("length of the run (one of them)").add_mutually_exclusive_group(required=True)
-    size.add_argument("--epochs", type=float, help="passes over the mixture's training rows")
+    size.add_argument("--epochs", type="rate", help="passes over the mixture's training rows")
     size.add_argument("--match-cost", type=Path, metavar="DRAFTER", help="train until as many FLOPs are spent as on it")
     recipe = parser.add_argument_group("recipe")
     recipe.add_argument(
         "--family", choices=list(FAMILIES), default="eagle2", help="draft family (default: %(default)s)"
     )
-    recipe.add_argument("--learning-rate", type=float, default=3e-5, help="peak (default: %(default)s)")
-    recipe.add_argument("--warmup-share", type=float, default=0.01, help="of all steps (default: %(default)s)")
+    recipe.add_argument("--learning-rate", type="rate", default=3e-5, help="peak (default: %(default)s)")
+    recipe.add_argument("--warmup-share", type="share0", default=0.01, help="of all steps (default: %(default)s)")
     recipe.add_argument(
-        "--batch-size", type=int, default=32, help="rows per step, all processes (default: %(default)s)"
+        "--batch-size", type="number", default=32, help="rows per step, all processes (default: %(default)s)"
     )
-    recipe.add_argument("--accumulation", type=int, default=1, help="backward passes per step (default: %(default)s)")
-    recipe.add_argument("--betas", type=float, nargs=2, default=(0.9, 0.95), help="AdamW's (default: %(default)s)")
-    recipe.add_argument("--weight-decay", type=float, default=0.01, help="AdamW's (default: %(default)s)")
-    recipe.add_argument("--clip-norm", type=float, default=0.5, help="0 = none (default: %(default)s)")
     recipe.add_argument(
-        "--clip-value", type=float, default=0.0, help="published clipping, replaces --clip-norm; 0 = none"
+        "--accumulation", type="number", default=1, help="backward passes per step (default: %(default)s)"
     )
-    recipe.add_argument("--noise", type=float, default=0.2, help="uniform feature noise (default: %(default)s)")
+    recipe.add_argument("--betas", type="beta", nargs=2, default=(0.9, 0.95), help="AdamW's (default: %(default)s)")
+    recipe.add_argument("--weight-decay", type="weight", default=0.01, help="AdamW's (default: %(default)s)")
+    recipe.add_argument("--clip-norm", type="weight", default=0.5, help="0 = none (default: %(default)s)")
+    recipe.add_argument(
+        "--clip-value", type="weight", default=0.0, help="published clipping, replaces --clip-norm; 0 = none"
+    )
+    recipe.add_argument("--noise", type="weight", default=0.2, help="uniform feature noise (default: %(default)s)")
     recipe.add_argument("--published-noise", action="store_true", help="scale the noise by 512 / length")
-    recipe.add_argument("--value-weight", type=float, default=1.0, help="of the feature loss (default: %(default)s)")
-    recipe.add_argument("--probability-weight", type=float, default=0.1, help="default: %(default)s")
-    recipe.add_argument("--top-k-weight", type=float, default=0.0, help="HASS: 1 (default: %(default)s)")
-    recipe.add_argument("--top-k", type=int, default=10, help="K of the top-K loss (default: %(default)s)")
-    recipe.add_argument("--alignment-passes", type=int, default=1, help="HASS: 3 (default: %(default)s)")
+    recipe.add_argument("--value-weight", type="weight", default=1.0, help="of the feature loss (default: %(default)s)")
+    recipe.add_argument("--probability-weight", type="weight", default=0.1, help="default: %(default)s")
+    recipe.add_argument("--top-k-weight", type="weight", default=0.0, help="HASS: 1 (default: %(default)s)")
+    recipe.add_argument("--top-k", type="number", default=10, help="K of the top-K loss (default: %(default)s)")
+    recipe.add_argument("--alignment-passes", type="number", default=1, help="HASS: 3 (default: %(default)s)")
     recipe.add_argument("--attention", choices=("causal", "published"), default="causal", help="of aligned passes")
-    recipe.add_argument("--seed", type=int, default=0, help="of weights, order and noise (default: %(default)s)")
+    recipe.add_argument("--seed", type="seed", default=0, help="of weights, order and noise (default: %(default)s)")
     trees = parser.add_argument_group("trees of the validation's tau")
-    trees.add_argument("--depth", type=int, default=5, help="default: %(default)s")
-    trees.add_argument("--draft-top-k", type=int, default=8, help="default: %(default)s")
-    trees.add_argument("--num-draft-tokens", type=int, default=40, help="default: %(default)s")
+    trees.add_argument("--depth", type="depth", default=5, help="default: %(default)s")
+    trees.add_argument("--draft-top-k", type="number", default=8, help="default: %(default)s")
+    trees.add_argument("--num-draft-tokens", type="nodes", default=40, help="default: %(default)s")
     machine = parser.add_argument_group("machine")
     machine.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="default: %(default)s")
     machine.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: %(default)s")
-    machine.add_argument("--zero-stage", type=int, default=0, help="ZeRO 0, 1 or 2 (default: %(default)s)")
-    machine.add_argument("--checkpoint-every", type=float, default=300, metavar="SECONDS", help="default: %(default)s")
+    machine.add_argument(
+        "--zero-stage", type="count", choices=(0, 1, 2), default=0, help="ZeRO 0, 1 or 2 (default: %(default)s)"
+    )
+    machine.add_argument(
+        "--checkpoint-every", type="weight", default=300, metavar="SECONDS", help="default: %(default)s"
+    )
     machine.add_argument("--trust-remote-code", action="store_true", help="run code shipped with the target (online)")
     machine.add_argument("--state", type=Path, required=True, help="folder for states to resume from")
     parser.add_argument("--output", type=Path, required=True, help="folder of the draft model to write")
@@ -91,6 +98,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     if args.clip_value and (args.zero_stage or args.dtype != "float32"):
         raise TapsError("--clip-value", "needs --zero-stage 0 and --dtype float32", remedy="use --clip-norm instead")
+    inputs = _inputs(args)
     import torch
 
     from taps.decoding.drafting import DraftOptions
@@ -113,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
     dtype = getattr(torch, args.dtype)
     tokens = dict(args.tokens)
-    features = _open_features(args, tokens, device)
+    features = _open_features(args, tokens, device, rank=rank, world=world)
     head = load_target_head(args.target, draft_vocab=args.draft_vocab, dtype=dtype, device=device)
     conversations = Conversations(tokens, features)
     train_rows, validation_rows = read_mixture(args.mixture, corpora=tokens)
@@ -122,7 +130,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise TapsError(args.mixture, "no row has a supervised token", remedy="look at the audits of its tokens")
     if rank == 0 and (online := [row for row in plan.rows if dict(args.features)[row.corpus] == _ONLINE]):
         print(online_notice([(features[row.corpus], row.row) for row in online]), file=sys.stderr)
-    inputs = _inputs(args)
     model, inherited = _initial_model(args, head)
     recipe = Recipe(
         num_steps=_num_steps(args, plan, conversations, model, head, inherited),
@@ -164,7 +171,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         _write(args, engine.module.drafter, outcome, inherited, inputs, recipe, world)
 
 
-def _open_features(args: argparse.Namespace, tokens: dict[str, Path], device: Any) -> dict[str, Any]:
+def _open_features(
+    args: argparse.Namespace, tokens: dict[str, Path], device: Any, *, rank: int, world: int
+) -> dict[str, Any]:
     from taps.model.feature_store import FeatureStore
 
     given = dict(args.features)
@@ -175,6 +184,7 @@ def _open_features(args: argparse.Namespace, tokens: dict[str, Path], device: An
         if place != _ONLINE:
             sources[corpus] = FeatureStore(place)
             sources[corpus].check_matches(tokens=tokens[corpus], target=args.target)
+            sources[corpus].verify(part=rank, num_parts=world)
     if online := [corpus for corpus in given if corpus not in sources]:
         sources |= _online(args, {corpus: tokens[corpus] for corpus in online}, device)
     return sources
@@ -232,28 +242,40 @@ def _num_steps(
     return num_steps_within(budget, steps)
 
 
-def _inputs(args: argparse.Namespace) -> dict[str, Path]:
+def _inputs(args: argparse.Namespace) -> dict[str, str]:
+    """Returns name -> digest of what decides the weights, once all of it belongs together.
+
+    Raises:
+        ArtefactError: something is of another target, or the mixture of other tokens.
+    """
+    tokens = {f"tokens.{name}": path for name, path in by_name(args.tokens, "--tokens").items()}
     inputs = {
         "target": args.target,
         "mixture": args.mixture,
-        **{f"tokens {name}": path for name, path in args.tokens},
-        **{f"features {name}": path for name, path in args.features if path != _ONLINE},
+        **tokens,
+        **{f"features.{name}": path for name, path in by_name(args.features, "--features").items() if path != _ONLINE},
     }
+    check_made_from(args.mixture, tokens, kind="mixture")
+    of_target = [(path, "tokens") for path in tokens.values()] + [(path, "trace") for path in args.heldout_trace]
     if args.draft_vocab is not None:
         inputs["draft_vocab"] = args.draft_vocab
+        of_target.append((args.draft_vocab, "draft_vocab"))
     if args.match_cost is not None:
         inputs["match_cost"] = args.match_cost / "training.json"
+        of_target.append((inputs["match_cost"], "training"))
     if args.init_from is not None:
-        inputs["init_from"] = args.init_from / "model.safetensors"
-    return inputs
+        inputs["init_from"] = args.init_from
+        of_target.append((args.init_from, "drafter"))
+    for path, kind in of_target:
+        check_made_from(path, {"target": args.target}, kind=kind)
+    return digests_of(inputs)
 
 
-def _fingerprint(args: argparse.Namespace, inputs: dict[str, Path], world: int) -> str:
+def _fingerprint(args: argparse.Namespace, inputs: dict[str, str], world: int) -> str:
     """Returns a digest of all that decides the weights, so that a state of another run is never resumed from."""
-    places = {"output", "state", "heldout_trace", "checkpoint_every", *(key for key in vars(args) if key in inputs)}
-    settings = {key: str(value) for key, value in vars(args).items() if key not in places | {"tokens", "features"}}
-    digests = {name: digest_of(path) for name, path in inputs.items()}
-    return hashlib.sha256(json.dumps([settings, digests, world], sort_keys=True).encode()).hexdigest()
+    places = {"output", "state", "heldout_trace", "checkpoint_every", "method", "tokens", "features", *inputs}
+    settings = {key: str(value) for key, value in vars(args).items() if key not in places}
+    return hashlib.sha256(json.dumps([settings, inputs, world], sort_keys=True).encode()).hexdigest()
 
 
 def _write(
@@ -261,7 +283,7 @@ def _write(
     model: Any,
     outcome: Any,
     inherited: dict[str, float],
-    inputs: dict[str, Path],
+    inputs: dict[str, str],
     recipe: Any,
     world: int,
 ) -> None:
@@ -277,8 +299,9 @@ def _write(
         "total": {name: own[name] + inherited[name] for name in own},
     }
     settings = {name: str(getattr(args, name)) for name in ("dtype", "device", "seed", "zero_stage")}
-    made_from = provenance(stage="taps.train", inputs=inputs, world_size=world, **settings)
-    write_text(args.output / "metrics.jsonl", "".join(json.dumps(entry) + "\n" for entry in outcome.metrics))
+    labels = {"training_seed": args.seed} | ({"method": args.method} if args.method else {})
+    made_from = provenance(stage="taps.train", inputs=inputs, world_size=world, **settings, **labels)
+    write_jsonl(args.output / "metrics.jsonl", outcome.metrics, kind="metrics", provenance=made_from)
     write_json(args.output / "training.json", record, kind="training", provenance=made_from)
     save_drafter(args.output, model.float().state_dict(), model.config, provenance=made_from)
     remove_states(args.state)

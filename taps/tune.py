@@ -26,13 +26,14 @@ from typing import Any
 
 from taps.decoding.calibration import read_factors
 from taps.decoding.cost_model import CostModel
-from taps.decoding.recording import Recording, load_recording
+from taps.decoding.recording import Recording, drafters_of_banks, load_recording
 from taps.decoding.router import read_router
 from taps.decoding.tuning import Setting, Value, evaluate, plain_value, server_settings, tune
 from taps.decoding.variants import HELP, check_variants, parse_variants
 from taps.plumbing.artefacts import read_envelope, read_json, write_json
 from taps.plumbing.cli import NAMED_PATHS, run, stage_parser
 from taps.plumbing.errors import TapsError
+from taps.plumbing.lineage import common_cause
 from taps.plumbing.progress import progress
 from taps.plumbing.provenance import digest_of, provenance
 
@@ -45,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--bank", type=Path, action="append", required=True, help="draft bank along one of the traces")
     parser.add_argument("--strategies", required=True, help=HELP)
-    parser.add_argument("--num-draft-tokens", type=int, required=True, help="nodes of the default tree")
+    parser.add_argument("--num-draft-tokens", type="nodes", required=True, help="nodes of the default tree")
     parser.add_argument("--cost", type=Path, required=True, help="times of taps.cost")
     parser.add_argument("--calibration", type=Path, help="inverse temperatures for the _calibrated strategies")
     parser.add_argument("--router", type=Path, help="weights of taps.fit_router, for routed_prompt")
@@ -61,10 +62,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     variants = parse_variants(args.strategies, dict.fromkeys(names), args.num_draft_tokens)
     with_prompts = any(variant.strategy.uses_prompt for variant in variants)
     recordings = {path: load_recording(path, own, with_prompts=with_prompts) for path, own in banks.items()}
+    at_hand = {name: found.get(f"drafter.{name}") for found in [drafters_of_banks(args.bank)] for name in names}
+    target = common_cause([*((path, "bank") for path in args.bank), (args.cost, "cost")], "target")
     setting = Setting(
-        factors=read_factors(args.calibration) if args.calibration else {},
+        factors=read_factors(args.calibration, at_hand) if args.calibration else {},
         cost=CostModel.from_json(read_json(args.cost, kind="cost")),
-        router=read_router(args.router) if args.router else None,
+        router=read_router(args.router, at_hand) if args.router else None,
     )
     heldout = [recordings[path] for path in args.heldout]
     drafting = heldout[0].drafting
@@ -92,7 +95,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             }
         )
     content = {"drafting": drafting, "plain_s": setting.cost.plain_s, "rows": rows}
-    inputs = {f"heldout.{index}": path for index, path in enumerate(args.heldout)}
+    inputs: dict[str, Path | str] = {f"heldout.{index}": path for index, path in enumerate(args.heldout)}
+    inputs |= target | drafters_of_banks(args.bank)
     inputs |= {f"benchmark.{name}": path for name, path in benchmarks.items()}
     inputs |= {f"bank.{index}": path for index, path in enumerate(args.bank)}
     inputs |= {name: getattr(args, name) for name in ("cost", "calibration", "router") if getattr(args, name)}

@@ -87,7 +87,7 @@ def save_tiny_target(folder: Path, *, positions: int = 512, seed: int = 0) -> Pa
     return folder
 
 
-def save_word_target(folder: Path, *, positions: int = 128) -> Path:
+def save_word_target(folder: Path, *, positions: int = 128, seed: int = 0) -> Path:
     """Writes a random target whose vocabulary is a few words, so that random drafters are right now and then."""
     backend = Tokenizer(models.WordLevel({word: token for token, word in enumerate(WORDS)}, unk_token="a"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -96,7 +96,7 @@ def save_word_target(folder: Path, *, positions: int = 128) -> Path:
         eos_token="<end>",
         chat_template="{% for message in messages %}{{ message.content + ' <end> ' }}{% endfor %}",
     )
-    model = tiny_model(vocab=len(WORDS), positions=positions)
+    model = tiny_model(vocab=len(WORDS), positions=positions, seed=seed)
     model.config.eos_token_id = model.generation_config.eos_token_id = WORDS.index("<end>")
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

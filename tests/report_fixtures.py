@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from taps.plumbing.artefacts import write_json
-from taps.plumbing.atomic import write_text
+from taps.plumbing.artefacts import write_json, write_jsonl
 from taps.plumbing.provenance import provenance
 
 MADE_FROM = provenance(stage="test")
@@ -93,4 +91,4 @@ def _write_drafter(folder: Path) -> None:
         | {"tau_heldout_chat": 1 + 0.1 * epoch}
         for epoch in (1, 2, 3, 4)
     ]
-    write_text(folder / "metrics.jsonl", "".join(json.dumps(entry) + "\n" for entry in metrics))
+    write_jsonl(folder / "metrics.jsonl", metrics, kind="metrics", provenance=MADE_FROM)

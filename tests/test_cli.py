@@ -20,7 +20,7 @@ from taps.plumbing.errors import TapsError
     [
         (TapsError("a.json", "is\nbroken", expected="x", found="y", remedy="mend it"), "a.json: is broken, expected x"),
         (OSError(errno.ENOSPC, "No space left on device", "a.tmp"), "a.tmp: disk full; free some space and rerun"),
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), "output: disk full; free some space and rerun"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "output: disk full (your quota is used up); free some space"),
         (MemoryError(), "out of memory; lower the batch size"),
         (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), "out of memory; lower the batch size"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"), "out of memory; lower the batch size"),
@@ -40,7 +40,7 @@ def test_a_known_error_is_one_line(error: Exception, line: str, capsys: pytest.C
     assert printed.out == ""
 
 
-@pytest.mark.parametrize("error", [RuntimeError("shapes differ"), OSError(errno.EIO, "disk"), KeyError("x")], ids=str)
+@pytest.mark.parametrize("error", [RuntimeError("shapes differ"), OSError(errno.EBADF, "fd"), KeyError("x")], ids=str)
 def test_an_unknown_error_keeps_its_traceback(error: Exception) -> None:
     def main() -> None:
         raise error

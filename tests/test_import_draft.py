@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from taps import import_draft
-from taps.average import target_digest
 from taps.model.checkpoint import load_drafter, read_drafter_config, read_drafter_tensors, save_drafter
 from taps.model.drafter import DraftModel
 from taps.plumbing.errors import TapsError
+from taps.plumbing.lineage import inputs_of
 from taps.plumbing.provenance import digest_of
 from tests.draft_models import CONFIG
 from tests.target_fixtures import write_target
@@ -82,7 +82,7 @@ def test_official_folders_load(tmp_path, target, bias, config, file):
         assert read[name].dtype == torch.float16
         assert torch.equal(read[name], tensor)
     assert read_drafter_config(output) == replace(CONFIG, bias=bias)
-    assert target_digest(output) == digest_of(target)
+    assert inputs_of(output, kind="drafter")["target"] == digest_of(target)
     load_drafter(output, target_config=json.loads((target / "config.json").read_text()))
 
 

@@ -90,7 +90,9 @@ def test_parts_of_other_recordings_are_refused(record: Stage) -> None:
     first, other = record("a", "--num-shards", 2), record("b", "--num-shards", 2, "--shard", 1, "--temperature", 1)
     with pytest.raises(TapsError, match=r"a part of another trace, expected that of .*a\.safetensors"):
         joined("trace", [first, other])
-    with pytest.raises(TapsError, match="a text comes twice"):
+    with pytest.raises(TapsError, match=r"not the parts of one run, in order, .*, found \[\[0, 2\], \[0, 2\]\]"):
         joined("trace", [first, first])
+    with pytest.raises(TapsError, match="a text comes twice"):
+        joined("trace", [record("whole"), record("whole")])
     with pytest.raises(TapsError, match=r"--shard: no such part, expected 0 to --num-shards - 1 = 1, found 2"):
         record("c", "--num-shards", 2, "--shard", 2)

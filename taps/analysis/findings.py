@@ -17,6 +17,7 @@ import pandas as pd
 from taps.analysis.labels import MEAN, Labels, Row
 from taps.analysis.verdicts import Interval
 from taps.plumbing.artefacts import read_json
+from taps.plumbing.folder_records import check_hashes
 from taps.study.roles import Roles
 
 _TEXT = ("method", "benchmark", "strategy", "drafters", "drafter", "signal", "seeds", "contrast", "against")
@@ -45,7 +46,10 @@ class Findings:
 
     @cached_property
     def _tables(self) -> dict[str, pd.DataFrame]:
-        paths = sorted(self.folder.glob("*.csv"))
+        listed = self._about.get("files")  # absent from a record that was written by hand
+        if listed is not None:
+            check_hashes(self.folder, listed, kind="tables")
+        paths = sorted(self.folder.glob("*.csv") if listed is None else map(self.folder.joinpath, listed))
         return {path.stem: pd.read_csv(path, dtype=dict.fromkeys(_TEXT, str), keep_default_na=True) for path in paths}
 
     @cached_property

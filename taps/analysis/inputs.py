@@ -5,7 +5,6 @@ Each reads artefacts of other stages; a study that lacks one simply has no such 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from taps.analysis.counted import weighted_sums
 from taps.analysis.labels import strategy_and_depth
 from taps.analysis.ratios import ratios
 from taps.analysis.rendering import Table, format_count, format_interval, format_number, in_print
@@ -21,7 +21,7 @@ from taps.analysis.summaries import KEYS, SEED, paired_differences, with_domain_
 from taps.analysis.tables import INTERVAL, Sample
 from taps.decoding.cost_model import CostModel
 from taps.decoding.strategy import find
-from taps.plumbing.artefacts import read_json
+from taps.plumbing.artefacts import read_json, read_jsonl
 
 Labelled = Sequence[tuple[str, Path]]  # label, path
 
@@ -109,7 +109,7 @@ def training(drafters: Labelled) -> tuple[Table, Table]:
             continue
         run, _, mixture = label.rpartition("/")
         record = read_json(folder / "training.json", kind="training")
-        metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+        metrics = read_jsonl(folder / "metrics.jsonl", kind="metrics")
         key = {**run_of(run), "drafters": mixture}
         curves += [{**key, **entry} for entry in metrics]
         last = metrics[-1] if metrics else {}
@@ -193,7 +193,7 @@ def speed(sample: Sample, path: Path) -> Iterator[Table]:
             depth=depth,
         )
     timed = cycles.assign(seconds=seconds)
-    sums = timed.groupby([*KEYS, SEED, "question"], observed=True)[["emitted", "seconds"]].sum().reset_index()
+    sums = weighted_sums(timed, [*KEYS, SEED, "question"], ["emitted", "seconds"]).reset_index()
     rates = with_domain_means(ratios(sums, KEYS, "emitted", "seconds", training_seed=SEED), sample.labels)
     frame = rates.frame("tokens_per_s").sort_values(KEYS, ignore_index=True)
     frame["speedup"] = frame["tokens_per_s"] / cost.plain_tokens_per_s

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from taps.analysis.counted import WEIGHT, weighted_sums, weights
 from taps.decoding.node_groups import NODE_KINDS
 
 Ratio = tuple[pd.Series, pd.Series]
@@ -96,13 +97,11 @@ def question_sums(cycles: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
     """Returns raw counts per question, indexed by [*by, question]: tokens, cycles, accepted, answers; int64.
 
     Args:
-        cycles: Rows of replays: the columns of `by`, question, cycle, emitted, accepted.
+        cycles: Rows of replays: the columns of `by`, question, cycle, emitted, accepted, perhaps counted (`weight`).
         by: Columns that tell variants and conditions apart; those left out (seed, turn) are pooled.
     """
-    counted = cycles.assign(answers=cycles["cycle"] == 1, cycles=1)
-    groups = counted.groupby([*by, "question"], observed=True, sort=True)
-    sums = groups[["emitted", "cycles", "accepted", "answers"]].sum().rename(columns={"emitted": "tokens"})
-    return sums.astype(np.int64)
+    counted = cycles.assign(tokens=cycles["emitted"], cycles=1, answers=cycles["cycle"] == 1)
+    return weighted_sums(counted, [*by, "question"], ["tokens", "cycles", "accepted", "answers"]).astype(np.int64)
 
 
 def value(name: str, sums: pd.DataFrame) -> float:
@@ -122,13 +121,15 @@ def acceptance_by_depth(cycles: pd.DataFrame, by: Sequence[str] = ()) -> pd.Data
     """
     keys = list(by)
     ended = cycles["emitted"] == cycles["accepted"]
-    lengths = cycles[[*keys, "accepted"]].assign(ended=ended)
+    lengths = cycles[[*keys, "accepted"]].assign(ended=ended, **{WEIGHT: weights(cycles)})
     deepest = int(lengths["accepted"].max()) if len(lengths) else 0
     tables = []
     for depth in range(1, deepest + 1):
         reached = (lengths["accepted"] >= depth) | ((lengths["accepted"] == depth - 1) & ~lengths["ended"])
-        counts = lengths[keys].assign(depth=depth, num_reached=reached, num_accepted=lengths["accepted"] >= depth)
-        tables.append(counts.groupby([*keys, "depth"], observed=True)[["num_reached", "num_accepted"]].sum())
+        counts = lengths[[*keys, WEIGHT]].assign(
+            depth=depth, num_reached=reached, num_accepted=lengths["accepted"] >= depth
+        )
+        tables.append(weighted_sums(counts, [*keys, "depth"], ["num_reached", "num_accepted"]))
     columns = [*keys, "depth", "num_reached", "num_accepted", "conditional", "joint"]
     if not tables:
         return pd.DataFrame(columns=columns)
@@ -170,7 +171,8 @@ def routing_shares(cycles: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame
     routed = cycles[cycles["chosen"] >= 0]
     keys = [*by, "drafters"]
     per_question = list(dict.fromkeys([*keys, "question"]))
-    of_question = routed.groupby([*per_question, "chosen"], observed=True).size().unstack("chosen", fill_value=0)
+    counts = weighted_sums(routed.assign(cycles=1), [*per_question, "chosen"], ["cycles"])["cycles"]
+    of_question = counts.unstack("chosen", fill_value=0)
     most = max((str(drafters).count("+") + 1 for drafters in routed["drafters"].unique()), default=0)
     of_question = of_question.reindex(columns=pd.RangeIndex(most, name="chosen"), fill_value=0)
     leads = of_question.eq(of_question.max(axis=1), axis=0)

@@ -20,7 +20,9 @@ from markupsafe import Markup, escape
 
 from taps.analysis.labels import Labels
 from taps.plumbing.artefacts import read_json
-from taps.plumbing.errors import ArtefactError
+from taps.plumbing.envelopes import missing as missing_file
+from taps.plumbing.folder_records import check_hashes
+from taps.plumbing.lineage import check_made_from
 from taps.study.roles import Roles
 
 _SECTIONS = (
@@ -46,6 +48,8 @@ def build_page(*, study: str, tables: Path, figures: Path, claims: Path, facts: 
         tables, figures, claims: Folders that those stages wrote.
         facts: More (name, value) lines for the summary, e.g. the machine.
     """
+    for folder, kind in ((figures, "figures"), (claims, "claims")):
+        check_made_from(folder, {"tables": tables / "tables.json"}, kind=kind)
     tabulated = read_json(tables / "tables.json", kind="tables")
     judged = read_json(claims / "claims.json", kind="claims")
     entries = tabulated["tables"]
@@ -139,9 +143,10 @@ def missing(tables: Sequence[dict[str, Any]], labels: Labels) -> list[str]:
 def figure_entry(folder: Path, words: dict[str, str]) -> dict[str, Any]:
     """Returns a figure's words with its PNG in base64 and its size in pixels."""
     path = folder / f"{words['name']}.png"
-    try:
-        png = path.read_bytes()
-    except FileNotFoundError:
-        raise ArtefactError(path, "missing", remedy="draw the figures again") from None
+    if not path.is_file():
+        raise missing_file(folder, "figures", file=path)
+    if "sha256" in words:  # absent from a record that was written by hand
+        check_hashes(folder, {path.name: words["sha256"]}, kind="figures")
+    png = path.read_bytes()
     width, height = struct.unpack(">II", png[16:24])
     return {**words, "png": base64.b64encode(png).decode(), "width": width, "height": height}

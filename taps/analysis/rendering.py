@@ -19,6 +19,7 @@ from taps.plumbing.atomic import write_text
 
 FINE = 4  # decimals of every measured number in a CSV
 COARSE = 2  # decimals in print, as in the paper
+_FORMULA = tuple("=+-@\t\r")
 NOTHING = "–"  # a cell that was not measured
 SETTINGS = frozenset(
     {"temperature", "chat_weight"}
@@ -102,9 +103,18 @@ def in_print(frame: pd.DataFrame, decimals: Mapping[str, int] | None = None) -> 
 
 
 def to_csv(frame: pd.DataFrame) -> str:
-    """Returns the frame as CSV: FINE decimals for floats, `\\n` line ends, empty cells for missing numbers."""
-    settings = {name: frame[name].map("{:g}".format) for name in SETTINGS & set(frame.columns)}
-    return rounded(frame).assign(**settings).to_csv(index=False, float_format=f"%.{FINE}f", lineterminator="\n")
+    """Returns the frame as CSV: FINE decimals for floats, `\\n` line ends, empty cells for missing numbers.
+
+    Text that a spreadsheet would run as a formula gets an apostrophe in front.
+    """
+    texts = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
+    columns = {name: frame[name].astype(object).map(_harmless) for name in texts}
+    columns |= {name: frame[name].map("{:g}".format) for name in SETTINGS & set(frame.columns)}
+    return rounded(frame).assign(**columns).to_csv(index=False, float_format=f"%.{FINE}f", lineterminator="\n")
+
+
+def _harmless(cell: object) -> object:
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in _FORMULA else cell
 
 
 def to_markdown(table: Table) -> str:

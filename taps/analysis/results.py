@@ -1,4 +1,4 @@
-"""Replay files as one frame: which cycles were replayed, under which method, benchmark, temperature and seed.
+"""Replay files as one frame: how many cycles of which kind were replayed, under which method, benchmark and seed.
 
 A replay file says itself what it holds: its parquet metadata carries the envelope of `taps.plumbing.artefacts` under
 the key `taps`, whose `meta` names method, benchmark, temperature and seed. Folders and file names mean nothing here. A
@@ -8,7 +8,6 @@ missing benchmark, seed or strategy is simply absent from the frame (`missing` s
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,29 +17,20 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from taps.analysis.counted import WEIGHT, count_cycles, count_nodes
 from taps.analysis.labels import AT_DEPTH
 from taps.plumbing.errors import ArtefactError, TapsError
-from taps.plumbing.provenance import rebuild_command, sha256_of
+from taps.plumbing.hashes import sha256_of
+from taps.plumbing.lineage import check_equal
+from taps.plumbing.parquet import read_parquet_envelope
+from taps.plumbing.remedies import rebuild_command
 
 CONDITION = ["temperature", "method", "benchmark", "training_seed", "seed"]  # what one replay file was made under
 ROW = ["strategy", "drafters", "num_draft_tokens"]  # what one replayed variant is
 COUNTS = ["accepted", "emitted", "num_nodes", "num_drafted", "num_levels"]
-CYCLE_COLUMNS = [
-    *ROW,
-    "tree_depth",
-    "sequence",
-    "question",
-    "turn",
-    "cycle",
-    "start",
-    *COUNTS[:2],
-    "chosen",
-    *COUNTS[2:],
-    "score",
-]
-NODE_COLUMNS = [
-    *ROW[1:], "sequence", "cycle", "depth", "kind", "entropy", "confidence", "conditional_confidence", "count",
-]  # fmt: skip
+CYCLE_COLUMNS = [*ROW, "tree_depth", "question", "cycle", *COUNTS, "chosen"]  # what the tables tell cycles apart by
+NODE_COLUMNS = [*ROW[1:], "question", "kind"]
+NODE_MEANS = ["entropy", "confidence", "conditional_confidence"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +41,7 @@ class ReplayFile:
         path: The parquet file of cycles.
         temperature, method, benchmark, training_seed, seed: The condition.
         meta: All facts of the envelope.
+        inputs: Name -> digest of what it was replayed from.
     """
 
     path: Path
@@ -60,6 +51,7 @@ class ReplayFile:
     training_seed: int
     seed: int
     meta: dict[str, Any]
+    inputs: dict[str, str]
 
     @property
     def nodes_path(self) -> Path:
@@ -101,11 +93,12 @@ def find_replays(paths: Iterable[Path]) -> list[ReplayFile]:
 
 
 def load_cycles(files: Sequence[ReplayFile]) -> pd.DataFrame:
-    """Returns one row per replayed cycle: CONDITION + CYCLE_COLUMNS, names as categories.
+    """Returns the replayed cycles, like ones counted: CONDITION + CYCLE_COLUMNS + `weight`, names as categories.
 
-    A row of trees of another depth than the banks' is a strategy of its own, e.g. `merged_matched_depth2`.
+    `cycle` is 1 for the first cycle of an answer and 2 for any later one. A row of trees of another depth than the
+    banks' is a strategy of its own, e.g. `merged_matched_depth2`.
     """
-    cycles = _load([(file.path, file) for file in files], CYCLE_COLUMNS)
+    cycles = _joined([_counted(file) for file in files], [*CONDITION, *CYCLE_COLUMNS, WEIGHT])
     usual = max((int(file.meta["depth"]) for file in files), default=0)
     other = cycles["tree_depth"].ne(usual)
     if other.any():
@@ -116,12 +109,20 @@ def load_cycles(files: Sequence[ReplayFile]) -> pd.DataFrame:
 
 
 def load_nodes(files: Sequence[ReplayFile]) -> pd.DataFrame:
-    """Returns one row per group of evaluated nodes: CONDITION + NODE_COLUMNS; absent files are skipped.
+    """Returns the evaluated nodes, counted: CONDITION + NODE_COLUMNS + count + NODE_MEANS; absent files are skipped.
 
-    Entropy (nats) and both confidences (of the path, of the node given its parent) are means over the group's `count`
+    Entropy (nats) and both confidences (of the path, of the node given its parent) are means over a row's `count`
     nodes; `taps.decoding.node_groups` defines the kinds.
     """
-    return _load([(file.nodes_path, file) for file in files if file.nodes_path.exists()], NODE_COLUMNS)
+    held = [file for file in files if file.nodes_path.exists()]
+    for file in held:
+        made = read_parquet_envelope(file.nodes_path, kind="replay_nodes")["provenance"].get("inputs", {})
+        for name in made.keys() | file.inputs.keys():
+            check_equal(
+                file.nodes_path, name, made.get(name), file.inputs.get(name), wanted_by=file.path, kind="replay_nodes"
+            )
+    tables = [_counted_nodes(file) for file in held]
+    return _joined(tables, [*CONDITION, *NODE_COLUMNS, "count", *NODE_MEANS])
 
 
 def sources(files: Sequence[ReplayFile]) -> pd.DataFrame:
@@ -186,14 +187,9 @@ def _missing_rows(held: pd.DataFrame) -> list[tuple[Any, ...]]:
 
 
 def _describe(path: Path) -> ReplayFile:
+    envelope = read_parquet_envelope(path, kind="replay")
+    meta = envelope["meta"]
     try:
-        metadata = pq.read_schema(path).metadata or {}
-        envelope = json.loads(metadata[b"taps"])
-        meta = envelope["meta"]
-        if envelope["kind"] != "replay":
-            raise ArtefactError(
-                path, "another kind of file", expected="replay", found=envelope["kind"], remedy=rebuild_command(path)
-            )
         return ReplayFile(
             path=path,
             temperature=float(meta["temperature"]),
@@ -202,31 +198,47 @@ def _describe(path: Path) -> ReplayFile:
             training_seed=int(meta.get("training_seed", 0)),
             seed=int(meta["seed"]),
             meta=meta,
+            inputs=envelope["provenance"].get("inputs", {}),
         )
-    except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as error:
-        raise ArtefactError(path, f"not a replay file ({error})", remedy=rebuild_command(path)) from None
+    except (KeyError, ValueError, TypeError) as error:
+        raise ArtefactError(path, f"not a replay file ({error})", remedy=rebuild_command(path, "replay")) from None
 
 
-def _load(parts: Sequence[tuple[Path, ReplayFile]], columns: list[str]) -> pd.DataFrame:
-    """Returns the files' rows in one frame, each with its condition in front; strings as unordered categories."""
-    tables = [_read(path, file, columns) for path, file in parts]
+def _counted(file: ReplayFile) -> pa.Table:
+    table = _read(file.path, [*CYCLE_COLUMNS], "replay")
+    return _with_condition(count_cycles(table, CYCLE_COLUMNS), file)
+
+
+def _counted_nodes(file: ReplayFile) -> pa.Table:
+    columns = [name for name in NODE_COLUMNS if name != "question"]
+    nodes = _read(file.nodes_path, [*columns, "sequence", "count", *NODE_MEANS], "replay_nodes")
+    questions = _read(file.path, ["sequence", "question"], "replay")
+    return _with_condition(count_nodes(nodes, questions, NODE_COLUMNS, NODE_MEANS), file)
+
+
+def _joined(tables: Sequence[pa.Table], columns: list[str]) -> pd.DataFrame:
+    """Returns tables in one frame; strings as unordered categories, in the order in which they first appear."""
     if not tables:
-        return pd.DataFrame(columns=[*CONDITION, *columns])
+        return pd.DataFrame(columns=columns)
     return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries().to_pandas()
 
 
-def _read(path: Path, file: ReplayFile, columns: list[str]) -> pa.Table:
-    """Returns one file's rows, its condition in front."""
+def _with_condition(table: pa.Table, file: ReplayFile) -> pa.Table:
+    """Returns the table with the file's condition in front."""
+    for name, value in reversed(file.condition.items()):
+        table = table.add_column(0, name, pa.repeat(pa.scalar(value), table.num_rows))
+    return _as_categories(table)
+
+
+def _read(path: Path, columns: Sequence[str], kind: str) -> pa.Table:
+    """Returns columns of a file; strings as dictionaries."""
     try:
-        table = pq.read_table(path, page_checksum_verification=True)
-        if absent := [name for name in columns if name not in table.column_names]:
-            raise ArtefactError(path, f"lacks the columns {', '.join(absent)}", remedy=rebuild_command(path))
-        table = table.select(columns)
-        for name, value in reversed(file.condition.items()):
-            table = table.add_column(0, name, pa.repeat(pa.scalar(value), table.num_rows))
-        return _as_categories(table)
+        held = pq.read_schema(path).names
+        if absent := [name for name in columns if name not in held]:
+            raise ArtefactError(path, f"lacks the columns {', '.join(absent)}", remedy=rebuild_command(path, kind))
+        return _as_categories(pq.read_table(path, columns=list(columns), page_checksum_verification=True))
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise ArtefactError(path, f"cannot be read ({error})", remedy=rebuild_command(path)) from None
+        raise ArtefactError(path, f"cannot be read ({error})", remedy=rebuild_command(path, kind)) from None
 
 
 def _as_categories(table: pa.Table) -> pa.Table:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from taps.analysis import measures
+from taps.analysis.counted import weighted_sums
 from taps.analysis.intervals import Quantities
 from taps.analysis.labels import BY_ENTROPY, MATCHED, MERGER, ROUTER, Labels, Row, routers
 from taps.analysis.ratios import balanced_weights, ratios, with_means
@@ -203,7 +204,7 @@ def node_signals(nodes: pd.DataFrame, labels: Labels) -> pd.DataFrame:
     Rejected are the children of the last accepted node. `confidence` is the node's probability given its parent.
 
     Args:
-        nodes: Rows of the node files with the columns `question` and `training_seed`.
+        nodes: As `results.load_nodes` returns them.
     """
     keys = [*_PLACE, "drafters", "num_draft_tokens"]
     nodes = nodes[~labels.is_sweep(nodes["drafters"])]
@@ -261,7 +262,7 @@ def _router_votes(cycles: pd.DataFrame, *, num_draft_tokens: int) -> pd.DataFram
     routed = routed[routed["num_draft_tokens"] == num_draft_tokens]
     group = [*_ROUTER, SEED, "drafters", "question"]
     shares = measures.routing_shares(routed, by=[*_ROUTER, SEED, "question"])
-    sizes = routed.groupby(group, observed=True).size().rename("cycles").reset_index()
+    sizes = weighted_sums(routed.assign(cycles=1), group, ["cycles"]).reset_index()
     shares = shares.merge(sizes, on=group)
     return shares.assign(picked=shares["share_of_cycles"] * shares["cycles"])
 
@@ -305,7 +306,8 @@ def router_accuracy(
 def node_budgets(cycles: pd.DataFrame) -> pd.DataFrame:
     """Returns what each row spends: verified nodes and drafters run per cycle, target forwards per 100 tokens."""
     columns = ["num_nodes", "num_drafted", "emitted"]
-    means = cycles.groupby(KEYS, observed=True)[columns].mean().reset_index().sort_values(KEYS, ignore_index=True)
+    sums = weighted_sums(cycles.assign(cycles=1), KEYS, [*columns, "cycles"])
+    means = sums[columns].div(sums["cycles"], axis=0).reset_index().sort_values(KEYS, ignore_index=True)
     means["target_forwards_per_100_tokens"] = 100 / means["emitted"]
     means["draft_trees_per_100_tokens"] = 100 * means["num_drafted"] / means["emitted"]
     return means.drop(columns="emitted")

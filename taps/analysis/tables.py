@@ -10,9 +10,9 @@ import pandas as pd
 
 from taps import published
 from taps.analysis import learning_curve, measures, pooled, summaries
+from taps.analysis.counted import weights
 from taps.analysis.labels import MEAN, Labels, Row, published_variant
 from taps.analysis.rendering import Table, format_interval, format_number, in_print
-from taps.analysis.results import CONDITION
 
 TAU = (
     "Acceptance length (tau) is emitted tokens per cycle over all cycles, the target's own token included and the "
@@ -26,8 +26,8 @@ class Sample:
     """What the replays are a sample of.
 
     Attributes:
-        cycles: All cycles (`results.load_cycles`).
-        nodes: All node groups (`results.load_nodes`), possibly none.
+        cycles: All cycles, counted (`results.load_cycles`).
+        nodes: All nodes, counted (`results.load_nodes`), possibly none.
         num_draft_tokens: The study's main node budget of one drafter.
         labels: Names in print.
     """
@@ -78,7 +78,7 @@ class Sample:
             ("Training seeds", self.training_seeds()),
             ("Draft tokens per drafter", str(self.num_draft_tokens)),
             ("Rows of the tables", f"{len(rows)} (strategy and drafters)"),
-            ("Cycles replayed", f"{len(cycles):,}".replace(",", " ")),
+            ("Cycles replayed", f"{int(weights(cycles).sum()):,}".replace(",", " ")),
         ]
 
 
@@ -300,7 +300,7 @@ def detail_tables(sample: Sample) -> Iterator[Table]:
             caption="Means over nodes that the target judged: the accepted path, and the children of its last node "
             "(rejected). Entropy of the distribution a node was drawn from, in nats; confidence is the node's "
             f"probability given its parent. `difference` is rejected minus accepted. {sample.words()}",
-            frame=summaries.node_signals(_with_question(sample), labels),
+            frame=summaries.node_signals(sample.nodes, labels),
         )
     shares = summaries.routing_shares(sample.cycles, num_draft_tokens=sample.num_draft_tokens)
     yield Table(
@@ -338,12 +338,6 @@ _PUBLISHED_SHARES = (
     "The published shares (EAGLE-2, confidence, math percent: MT-Bench 18.8, GSM8K 90.8, MATH-500 97.0, SVAMP 93.0) "
     "come from comparing finished runs, here the row `posthoc`. "
 )
-
-
-def _with_question(sample: Sample) -> pd.DataFrame:
-    place = [*CONDITION, "sequence"]
-    questions = sample.cycles[[*place, "question"]].drop_duplicates(place)
-    return sample.nodes.merge(questions, on=place)
 
 
 # --- helpers ---------------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ import numpy as np
 from taps.data.chat_template import RefusedByTemplateError, one_template, render, render_marked, settled_template
 from taps.data.stop_tokens import special_ids, stop_ids
 from taps.plumbing.errors import TapsError
+from taps.plumbing.folder_records import check_folder
 
 Turns = Sequence[Mapping[str, Any]]
 """{"role": "system|user|assistant", "text": str} each; the last one may say "cut": true, if it was broken off."""
@@ -116,6 +117,7 @@ class ChatTokenizer:
         """
         from transformers import AutoTokenizer
 
+        check_folder(target, kind="target", without=".safetensors")
         try:
             tokenizer = AutoTokenizer.from_pretrained(target)
         except (OSError, ValueError) as error:

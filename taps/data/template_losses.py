@@ -24,7 +24,7 @@ def add_template_drop_flag(parser: argparse.ArgumentParser) -> None:
     """Adds --max-template-drop."""
     parser.add_argument(
         "--max-template-drop",
-        type=float,
+        type="share0",
         default=MOST,
         metavar="SHARE",
         help="stop if the chat template drops more than this share of the conversations (default: %(default)s)",

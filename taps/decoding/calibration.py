@@ -8,6 +8,7 @@ along a path scale alike, so b applies to the cumulative scores of a tree, whose
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 from taps.decoding.node_groups import conditional_scores, judged_nodes
 from taps.decoding.walk import Bank, Text
 from taps.plumbing.artefacts import read_json
+from taps.plumbing.lineage import check_fitted_for
 
 LARGEST_SCORE = -1e-6  # nats; a probability of 1 would make a single miss infinitely unlikely
 BOUNDS = (1 / 64, 64.0)  # of the inverse temperature
@@ -42,10 +44,11 @@ class Reliability:
         return asdict(self)
 
 
-def read_factors(path: Path) -> dict[str, float]:
-    """Returns drafter -> inverse temperature of a calibration file."""
-    drafters = read_json(path, kind="calibration")["drafters"]
-    return {name: fit["inverse_temperature"] for name, fit in drafters.items()}
+def read_factors(path: Path, drafters: Mapping[str, str | None]) -> dict[str, float]:
+    """Returns drafter -> inverse temperature of a calibration file; arguments and errors as of `check_fitted_for`."""
+    check_fitted_for(path, drafters, kind="calibration")
+    fits = read_json(path, kind="calibration")["drafters"]
+    return {name: fit["inverse_temperature"] for name, fit in fits.items()}
 
 
 def bets(bank: Bank, text: Text) -> tuple[np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from taps.plumbing.cli import NAMED_PATHS, by_name
+from taps.plumbing.lineage import check_made_from
 
 if TYPE_CHECKING:
     from taps.decoding.live_drafter import LiveDrafter
@@ -28,15 +29,15 @@ def add_model_flags(parser: argparse.ArgumentParser, *, with_trees: bool = True)
     )
     parser.add_argument("--draft-vocab", type=Path, help="draft over these tokens only")
     parser.add_argument(
-        "--num-draft-tokens", type=int, default=40, help="nodes of one drafter's tree (default: %(default)s)"
+        "--num-draft-tokens", type="nodes", default=40, help="nodes of one drafter's tree (default: %(default)s)"
     )
     if with_trees:
         parser.add_argument(
-            "--depth", type=int, default=5, help="expansions after the tree's first level (default: %(default)s)"
+            "--depth", type="depth", default=5, help="expansions after the tree's first level (default: %(default)s)"
         )
         parser.add_argument(
             "--top-k",
-            type=int,
+            type="number",
             default=8,
             help="children per node, and nodes expanded per level (default: %(default)s)",
         )
@@ -49,7 +50,7 @@ def load_models(args: argparse.Namespace) -> tuple[Target, dict[str, LiveDrafter
     """Returns the target and the drafters by name, from the flags of `add_model_flags`.
 
     Raises:
-        TapsError: a name is given twice, or a folder is not what it should be.
+        TapsError: a name is given twice, a folder is not what it should be, or something is of another target.
     """
     import torch
 
@@ -60,6 +61,9 @@ def load_models(args: argparse.Namespace) -> tuple[Target, dict[str, LiveDrafter
     from taps.model.target_head import load_target_head
 
     folders = by_name(args.drafter, "--drafter")
+    parts = [(folder, "drafter") for folder in folders.values()]
+    for path, kind in [*parts, *([(args.draft_vocab, "draft_vocab")] if args.draft_vocab else [])]:
+        check_made_from(path, {"target": args.target}, kind=kind)
     place = {"dtype": getattr(torch, args.dtype), "device": args.device}
     head = load_target_head(args.target, draft_vocab=args.draft_vocab, **place)
     models = {name: load_drafter(path, target_config=head.config, **place) for name, path in folders.items()}
@@ -74,5 +78,5 @@ def load_models(args: argparse.Namespace) -> tuple[Target, dict[str, LiveDrafter
 
 def model_inputs(args: argparse.Namespace) -> dict[str, Path]:
     """Returns what the flags of `add_model_flags` read, for `provenance`."""
-    drafters = {f"drafter.{name}": folder / "model.safetensors" for name, folder in args.drafter}
+    drafters = {f"drafter.{name}": folder for name, folder in args.drafter}
     return {"target": args.target, **drafters, **({"draft_vocab": args.draft_vocab} if args.draft_vocab else {})}

@@ -24,6 +24,8 @@ from taps.decoding.walk import Bank, Cycles, walk
 from taps.plumbing.parquet import categories, write_parquet
 from taps.plumbing.progress import progress
 
+_NODE_MEANS = ("entropy", "confidence", "conditional_confidence")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Labels:
@@ -73,7 +75,7 @@ def replay(
     cost: CostModel | None = None,
     router: Mapping[str, Sequence[float]] | None = None,
 ) -> Replay:
-    """Returns the walks of the variants over a recording.
+    """Returns the walks of the variants over a recording; no more banks are in memory than one variant takes.
 
     Args:
         num_draft_tokens: The default budget, at which node statistics are kept.
@@ -83,9 +85,13 @@ def replay(
         cost: For costed strategies.
         router: Drafter -> bias and weights, for strategies that read the prompt.
     """
-    walks, nodes = [], []
+    walks: dict[int, Cycles] = {}
+    nodes: dict[int, tuple[Variant, dict[str, np.ndarray]]] = {}
     questions = np.unique(recording.trace_meta["ids"], return_inverse=True)[1]
-    for variant in progress(variants, what="replaying", unit="row"):
+    by_drafters = sorted(range(len(variants)), key=lambda index: variants[index].drafters)
+    for index in progress(by_drafters, what="replaying", unit="row"):
+        variant = variants[index]
+        recording.keep_only(variant.drafters)
         options = variant.options(
             factors,
             cost=cost,
@@ -96,10 +102,17 @@ def replay(
             seed=recording.trace_meta["seed"],
         )
         banks = banks_of(variant, recording)
-        walks.append(walk(variant.strategy, banks, recording.text, options, groups=questions))
+        walks[index] = walk(variant.strategy, banks, recording.text, options, groups=questions)
         if variant.strategy is single and variant.num_draft_tokens == num_draft_tokens and variant.depth is None:
-            nodes.append((variant, node_groups(banks[0], recording.text, walks[-1], num_draft_tokens)))
-    return Replay(variants=variants, walks=walks, nodes=nodes, recording=recording)
+            groups = node_groups(banks[0], recording.text, walks[index], num_draft_tokens)
+            nodes[index] = variant, {name: column.astype(_node_type(name)) for name, column in groups.items()}
+    in_order = range(len(variants))
+    return Replay(
+        variants=variants,
+        walks=[walks[index] for index in in_order],
+        nodes=[nodes[index] for index in in_order if index in nodes],
+        recording=recording,
+    )
 
 
 def banks_of(variant: Variant, recording: Recording) -> list[Bank]:
@@ -173,8 +186,8 @@ def cycle_columns(
 def node_columns(parts: Sequence[tuple[Variant, dict[str, np.ndarray]]]) -> dict[str, Any]:
     """Returns the columns of the table of nodes."""
 
-    def stacked(name: str, dtype: type = np.int32) -> np.ndarray:
-        return np.concatenate([columns[name] for _, columns in parts] or [np.empty(0)]).astype(dtype)
+    def stacked(name: str) -> np.ndarray:
+        return np.concatenate([columns[name] for _, columns in parts] or [np.empty(0)]).astype(_node_type(name))
 
     labels = _labels([variant for variant, _ in parts], [len(columns["kind"]) for _, columns in parts])
     return {
@@ -182,9 +195,12 @@ def node_columns(parts: Sequence[tuple[Variant, dict[str, np.ndarray]]]) -> dict
         "num_draft_tokens": labels["num_draft_tokens"],
         **{name: stacked(name) for name in ("sequence", "cycle", "depth")},
         "kind": categories(stacked("kind"), list(NODE_KINDS)),
-        **{name: stacked(name, np.float32) for name in ("entropy", "confidence", "conditional_confidence")},
-        "count": stacked("count"),
+        **{name: stacked(name) for name in (*_NODE_MEANS, "count")},
     }
+
+
+def _node_type(name: str) -> type:
+    return np.float32 if name in _NODE_MEANS else np.int32
 
 
 def _labels(variants: Sequence[Variant], counts: Sequence[int]) -> dict[str, Any]:

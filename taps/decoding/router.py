@@ -9,15 +9,18 @@ Shape letters: S prompts, K drafters, h hidden size.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from taps.plumbing.artefacts import read_json
+from taps.plumbing.lineage import check_fitted_for
 
 
-def read_router(path: Path) -> dict[str, list[float]]:
-    """Returns drafter -> bias and weights [1 + h] of a router file."""
+def read_router(path: Path, drafters: Mapping[str, str | None]) -> dict[str, list[float]]:
+    """Returns drafter -> bias and weights [1 + h] of a router file; arguments and errors as of `check_fitted_for`."""
+    check_fitted_for(path, drafters, kind="router")
     weights: dict[str, list[float]] = read_json(path, kind="router")["weights"]
     return weights
 

@@ -24,6 +24,7 @@ from taps.decoding.variants import Variant
 from taps.decoding.views import Shape, is_exact, view
 from taps.decoding.walk import Cycles, walk
 from taps.plumbing.artefacts import read_json
+from taps.plumbing.lineage import check_fitted_for
 
 NODES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 60, 80)  # budgets that are tried, as far as the banks hold them
 MOST_INEXACT = 0.0  # share of a walk's cycles at which the bank may not hold the exact tree
@@ -217,8 +218,12 @@ def server_settings(best: Variant | None, top_k: int) -> dict[str, Any]:
     }
 
 
-def read_tuned(path: Path) -> list[dict[str, Any]]:
-    """Returns the rows of a tuning: strategy, drafters, `best` {depth, num_draft_tokens} or None, and more."""
+def read_tuned(path: Path, drafters: Mapping[str, str | None]) -> list[dict[str, Any]]:
+    """Returns the rows of a tuning: strategy, drafters, `best` {depth, num_draft_tokens} or None, and more.
+
+    Arguments and errors as of `taps.plumbing.lineage.check_fitted_for`.
+    """
+    check_fitted_for(path, drafters, kind="tuned")
     rows: list[dict[str, Any]] = read_json(path, kind="tuned")["rows"]
     return rows
 

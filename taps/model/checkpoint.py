@@ -16,10 +16,11 @@ from taps.model.config_keys import check_head
 from taps.model.drafter import DrafterConfig, DraftModel
 from taps.model.family import new_drafter
 from taps.model.weight_files import check_finite
-from taps.plumbing.artefacts import read_json, write_json
+from taps.plumbing.artefacts import write_json
 from taps.plumbing.atomic import atomic_path, write_text
 from taps.plumbing.errors import ArtefactError, TapsError
-from taps.plumbing.provenance import rebuild_command, sha256_of
+from taps.plumbing.folder_records import check_folder
+from taps.plumbing.remedies import rebuild_command
 
 WEIGHTS, CONFIG, PROVENANCE = "model.safetensors", "config.json", "provenance.json"
 
@@ -53,16 +54,17 @@ def read_drafter_config(folder: Path) -> DrafterConfig:
     """Returns the shape recorded in a draft model's folder.
 
     Raises:
-        ArtefactError: no readable config.json.
+        ArtefactError: no readable config.json, or not the one that `save_drafter` wrote.
         TapsError: it asks for another model than ours, see `check_head`.
     """
     path = Path(folder) / CONFIG
+    check_folder(folder, kind="drafter", names=[CONFIG])
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ArtefactError(path, "missing", remedy=rebuild_command(folder)) from None
-    except ValueError as error:
-        raise ArtefactError(path, f"not JSON ({error})", remedy=rebuild_command(folder)) from None
+        raise ArtefactError(path, "missing", remedy=rebuild_command(folder, "drafter")) from None
+    except (ValueError, RecursionError) as error:
+        raise ArtefactError(path, f"not JSON ({error})", remedy=rebuild_command(folder, "drafter")) from None
     return head_config(path, content)
 
 
@@ -85,16 +87,14 @@ def read_drafter_tensors(folder: Path) -> dict[str, torch.Tensor]:
         TapsError: as `check_tensors`, or the file is missing, truncated, or changed since `save_drafter` wrote it.
     """
     path = Path(folder) / WEIGHTS
+    check_folder(folder, kind="drafter", names=[WEIGHTS])
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except FileNotFoundError:
-        raise ArtefactError(path, "missing", remedy=rebuild_command(folder)) from None
+        raise ArtefactError(path, "missing", remedy=rebuild_command(folder, "drafter")) from None
     except SafetensorError as error:
-        raise ArtefactError(path, f"cannot be read ({error})", remedy=rebuild_command(folder)) from None
-    record = Path(folder) / PROVENANCE
-    if record.exists() and read_json(record, kind="drafter")["sha256"] != sha256_of(path):
-        raise ArtefactError(path, "changed since it was written", remedy=rebuild_command(folder))
+        raise ArtefactError(path, f"cannot be read ({error})", remedy=rebuild_command(folder, "drafter")) from None
     check_tensors(path, tensors, read_drafter_config(folder))
     return tensors
 
@@ -146,9 +146,10 @@ def save_drafter(
     folder = Path(folder)
     check_tensors(folder, tensors, config)
     check_finite(folder, tensors, remedy="lower the learning rate")
-    write_text(folder / CONFIG, json.dumps(config.to_json(), indent=1) + "\n")
+    text = json.dumps(config.to_json(), indent=1) + "\n"
     blob = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
-    content = {"weights": WEIGHTS, "sha256": hashlib.sha256(blob).hexdigest()}  # the hash tells drafters apart
-    write_json(folder / PROVENANCE, content, kind="drafter", provenance=provenance)
+    files = {CONFIG: hashlib.sha256(text.encode()).hexdigest(), WEIGHTS: hashlib.sha256(blob).hexdigest()}
+    write_text(folder / CONFIG, text)
+    write_json(folder / PROVENANCE, {"files": files}, kind="drafter", provenance=provenance)
     with atomic_path(folder / WEIGHTS) as temporary:
         temporary.write_bytes(blob)

@@ -14,17 +14,26 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
+from safetensors import SafetensorError, safe_open
 
-from taps.plumbing.artefacts import read_envelope, read_json, read_tensors, write_json, write_tensors
+from taps.plumbing.artefacts import read_envelope, read_json, verify_tensors, write_json, write_tensors
+from taps.plumbing.envelopes import read_header
 from taps.plumbing.errors import ArtefactError
-from taps.plumbing.provenance import digest_of, read_header, rebuild_command
+from taps.plumbing.progress import progress
+from taps.plumbing.provenance import digest_of
+from taps.plumbing.remedies import rebuild_command
 
 MANIFEST, MANIFEST_KIND, PART_KIND, SHARD_KIND = "manifest.json", "features", "feature_part", "feature_shard"
+
+
+_THREADS = min(8, os.cpu_count() or 1)
 
 
 class FeatureSource(Protocol):
@@ -149,7 +158,7 @@ def write_shard(
     tensors = {"features": torch.cat(list(rows)).to(torch.bfloat16), "offsets": lengths.cumsum(0)}
     path = Path(folder) / shard.file
     write_tensors(path, tensors, kind=SHARD_KIND, provenance=provenance, meta=_shard_meta(manifest, shard))
-    return replace(shard, digest=digest_of(path))
+    return replace(shard, digest=read_envelope(path, kind=SHARD_KIND)["digest"])
 
 
 def finished_shard(folder: Path, shard: Shard, *, manifest: Manifest) -> Shard | None:
@@ -160,11 +169,27 @@ def finished_shard(folder: Path, shard: Shard, *, manifest: Manifest) -> Shard |
     """
     path = Path(folder) / shard.file
     try:
-        _, meta = read_tensors(path, kind=SHARD_KIND, names=["offsets"], verify=True)
+        envelope = verify_tensors(path, kind=SHARD_KIND)
     except ArtefactError:
         return None
-    found = Shard(**{**meta["shard"], "digest": digest_of(path)})
+    meta = envelope["meta"]
+    found = Shard(**{**meta["shard"], "digest": envelope["digest"]})
     return found if meta == _shard_meta(manifest, found) and found.row_range == shard.row_range else None
+
+
+def check_shard(folder: Path, listed: Shard) -> None:
+    """Checks that a file of a store or of a part is, to the last byte, the one that the manifest lists.
+
+    Raises:
+        ArtefactError: missing, truncated, edited, or another one.
+    """
+    path = Path(folder) / listed.file
+    if (found := verify_tensors(path, kind=SHARD_KIND)["digest"]) != listed.digest:
+        remedy = rebuild_command(folder, MANIFEST_KIND)
+        expected = listed.digest[:12]
+        raise ArtefactError(
+            path, "not the shard that the manifest lists", expected=expected, found=found[:12], remedy=remedy
+        )
 
 
 def _shard_meta(manifest: Manifest, shard: Shard) -> dict[str, Any]:
@@ -232,15 +257,23 @@ class FeatureStore:
             raise ValueError(f"row {index} has {end - start} tokens, not {tuple(features.shape)}")
         self._fill(shard, start, features)
 
-    def verify(self) -> None:
-        """Reads every shard once and checks its digest.
+    def verify(self, *, part: int = 0, num_parts: int = 1) -> None:
+        """Checks the digests of shards, several at a time, reading those that were not read since they last changed.
+
+        A shard is verified when a row of it is first asked for, anyway; this does it for all of them before that.
+
+        Args:
+            part: Which of `num_parts` processes this is; each takes its share of the shards.
+            num_parts: Processes that share the work.
 
         Raises:
             ArtefactError: a shard is missing, truncated, edited, or not the one that the manifest lists.
         """
-        for number, shard in enumerate(self.manifest.shards):
-            read_tensors(self.folder / shard.file, kind=SHARD_KIND, names=["offsets"], verify=True)
-            self._shard(number)
+        own = self.manifest.shards[part::num_parts]
+        with ThreadPoolExecutor(_THREADS) as threads:
+            checked = threads.map(partial(check_shard, self.folder), own)
+            for _ in progress(checked, total=len(own), what=f"checking {self.folder.name}", unit="file"):
+                pass
 
     def check_matches(self, *, tokens: Path, target: Path) -> None:
         """Checks that these are the target's features of these tokens.
@@ -282,10 +315,12 @@ class FeatureStore:
         if number not in self._open:
             listed, remedy = self.manifest.shards[number], rebuild_command(self.folder)
             path = self.folder / listed.file
-            if (found := read_envelope(path, kind=SHARD_KIND)["digest"]) != listed.digest:
-                problem = "not the shard that the manifest lists"
-                raise ArtefactError(path, problem, expected=listed.digest[:12], found=found[:12], remedy=remedy)
-            tensors, _ = read_tensors(path, kind=SHARD_KIND, names=["offsets"], verify=False)
+            check_shard(self.folder, listed)
+            try:
+                with safe_open(path, framework="pt") as file:
+                    offsets = file.get_tensor("offsets").tolist()
+            except (SafetensorError, OSError) as error:
+                raise ArtefactError(path, f"cannot be read ({error})", remedy=remedy) from None
             header, start = read_header(path)
             first, end = header["features"]["data_offsets"]
             if (
@@ -293,5 +328,5 @@ class FeatureStore:
                 or end - first != 2 * self.manifest.hidden_size * listed.num_tokens
             ):
                 raise ArtefactError(path, "holds other features than the manifest says", remedy=remedy)
-            self._open[number] = _OpenShard(path, start + first, tensors["offsets"].tolist())
+            self._open[number] = _OpenShard(path, start + first, offsets)
         return self._open[number]

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from taps.data.chat_template import PROBE, RefusedByTemplateError, render
 from taps.data.stop_tokens import stop_ids
-from taps.plumbing.artefacts import read_json, write_json
-from taps.plumbing.errors import ArtefactError, TapsError
-from taps.plumbing.provenance import provenance, rebuild_command, sha256_of
+from taps.plumbing.artefacts import write_json
+from taps.plumbing.errors import TapsError
+from taps.plumbing.folder_records import check_folder, hashes_of
+from taps.plumbing.provenance import provenance
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -34,7 +35,7 @@ def finish_target(
     content = {
         **facts,
         "eos_ids": settle_eos(folder, tokenizer),
-        "files": {file.name: sha256_of(file) for file in sorted(folder.iterdir())},
+        "files": hashes_of(folder),
     }
     write_json(folder / "provenance.json", content, kind="target", provenance=provenance(stage=stage))
 
@@ -45,14 +46,7 @@ def check_files(folder: Path) -> None:
     Raises:
         ArtefactError: a file is missing, or changed since `finish_target` recorded it.
     """
-    record = Path(folder) / "provenance.json"
-    if not record.exists():
-        return
-    for name, digest in read_json(record, kind="target")["files"].items():
-        if not (path := folder / name).is_file():
-            raise ArtefactError(path, "missing", remedy=rebuild_command(folder))
-        if sha256_of(path) != digest:
-            raise ArtefactError(path, "changed or truncated since it was written", remedy=rebuild_command(folder))
+    check_folder(folder, kind="target")
 
 
 def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:

@@ -16,6 +16,7 @@ from taps.model.device import check_device
 from taps.model.weight_files import WHOLE, read_index
 from taps.plumbing.artefacts import read_tensors
 from taps.plumbing.errors import ArtefactError, TapsError
+from taps.plumbing.folder_records import check_folder
 
 _EMBEDDING = "model.embed_tokens.weight"
 _HEAD = "lm_head.weight"
@@ -57,6 +58,7 @@ def read_config(target: Path) -> dict[str, Any]:
         TapsError: the folder has none, or the logits are not a plain product with lm_head.
     """
     path = Path(target) / "config.json"
+    check_folder(target, kind="target", names=[path.name])
     try:
         config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -107,6 +109,7 @@ def _read_weight(target: Path, name: str) -> torch.Tensor:
     """Returns one tensor of a single-file or sharded safetensors folder."""
     index = target / f"{WHOLE}.index.json"
     path = target / (read_index(index).get(name, WHOLE) if index.exists() else WHOLE)
+    check_folder(target, kind="target", names=[path.name, *([index.name] if index.exists() else [])])
     try:
         with safe_open(path, framework="pt") as weights:
             return weights.get_tensor(name)

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from taps.plumbing.atomic import write_text
-from taps.plumbing.provenance import sha256_of
-from taps.plumbing.writers import remove_leftovers
+from taps.plumbing.disk import naming
+from taps.plumbing.folder_records import hashes_of
+from taps.plumbing.writers import remove_leftovers, settle_mode
 
 _MANIFEST, _PENDING = "state.json", ".pending."
 
@@ -38,17 +39,23 @@ def save_state(
         writer: `<host>.<pid>` of the first process, so that two runs of one job (a cluster may start a second while the
             first lives on) do not write into each other's folder. Leftovers of dead writers are removed.
         is_main: Whether this process finishes the state; the others only call `write`.
+
+    Raises:
+        OSError: it cannot be written; names the state, whatever `write` reports.
     """
-    pending = folder / f"{_PENDING}{writer}"
-    if is_main:
-        remove_leftovers(folder, _PENDING, own=True)
-        pending.mkdir(parents=True)
-    write(pending)
-    if not is_main:
-        return
-    files = {str(p.relative_to(pending)): sha256_of(p) for p in sorted(pending.rglob("*")) if p.is_file()}
-    write_text(pending / _MANIFEST, json.dumps({"step": step, "files": files, "facts": facts}))
-    final = folder / f"step-{step:08d}"
+    pending, final = folder / f"{_PENDING}{writer}", folder / f"step-{step:08d}"
+    with naming(final, temporary=pending):
+        if is_main:
+            remove_leftovers(folder, _PENDING, own=True)
+            pending.mkdir(parents=True)
+        write(pending)
+        if not is_main:
+            return
+        for path in pending.rglob("*"):
+            settle_mode(path)
+        names = sorted(str(path.relative_to(pending)) for path in pending.rglob("*") if path.is_file())
+        manifest = {"step": step, "files": hashes_of(pending, names), "facts": facts}
+        write_text(pending / _MANIFEST, json.dumps(manifest))
     shutil.rmtree(final, ignore_errors=True)
     try:
         os.replace(pending, final)
@@ -76,12 +83,13 @@ def load_state(folder: Path, fingerprint: str) -> tuple[Path, int, dict[str, Any
         problem = None
         try:
             manifest = json.loads((state / _MANIFEST).read_text())
-            broken = [name for name, digest in manifest["files"].items() if sha256_of(state / name) != digest]
+            found = hashes_of(state, manifest["files"])
+            broken = [name for name, digest in manifest["files"].items() if found[name] != digest]
             if broken:
                 problem = f"{broken[0]} is truncated or edited"
             elif manifest["facts"]["fingerprint"] != fingerprint:
                 problem = "it belongs to a run with other settings, inputs or number of processes"
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             problem = f"it is incomplete ({error})"
         if problem is None:
             return state, manifest["step"], manifest["facts"]

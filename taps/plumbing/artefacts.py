@@ -1,10 +1,11 @@
 """Files that stages hand to each other: written atomically, stamped with provenance, verified when read.
 
-Three shapes of artefact share one envelope (`kind`, `digest`, `provenance`):
-- tensors: one safetensors file; the envelope sits in the header's metadata, the digest covers the data region, and a
-  second one the rest of the header;
+Shapes of artefact share one envelope (`taps.plumbing.envelopes`):
+- tensors: one safetensors file; the envelope sits in the header's metadata, the digest covers the data region, the seal
+  the rest of the header;
 - rows: JSON lines; the envelope is the sidecar `<file>.provenance.json`, the digest covers the file;
-- JSON: the envelope wraps `content`, the digest covers its canonical dump.
+- JSON: the envelope wraps `content`, the digest covers its canonical dump;
+- tables: `taps.plumbing.parquet`; folders: `taps.plumbing.folder_records`.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from taps.plumbing.atomic import atomic_path, write_text
+from taps.plumbing.envelopes import changed, digest_of_json, missing, open_envelope, read_header, seal, sidecar_of
 from taps.plumbing.errors import ArtefactError
-from taps.plumbing.provenance import read_header, rebuild_command, sha256_of, sidecar_of
+from taps.plumbing.hashes import sha256_of
+from taps.plumbing.remedies import rebuild_command
 
-# --- JSON and JSON lines ---------------------------------------------------------------------------------------------
+# --- JSON ------------------------------------------------------------------------------------------------------------
 
 
 def write_json(path: Path, content: Any, *, kind: str, provenance: Mapping[str, Any]) -> None:
     """Writes `content` in its envelope."""
-    envelope = {"kind": kind, "digest": _digest_json(content), "provenance": provenance, "content": content}
-    write_text(path, json.dumps(envelope, indent=1, ensure_ascii=False) + "\n")
+    envelope = seal({"kind": kind, "digest": digest_of_json(content), "provenance": provenance})
+    write_text(path, json.dumps({**envelope, "content": content}, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path, *, kind: str) -> Any:
@@ -35,16 +38,25 @@ def read_json(path: Path, *, kind: str) -> Any:
     Raises:
         ArtefactError: missing, not JSON, of another kind, or edited since it was written.
     """
+    return read_json_envelope(path, kind=kind)["content"]
+
+
+def read_json_envelope(path: Path, *, kind: str | None) -> dict[str, Any]:
+    """Returns the whole envelope of a JSON artefact, `content` included; as `read_json`."""
     path = Path(path)
     try:
-        envelope = _opened(path, path.read_text(encoding="utf-8"), kind=kind, needs=("content", "digest"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ArtefactError(path, "missing", remedy=rebuild_command(path)) from None
+        raise missing(path, kind) from None
     except UnicodeDecodeError:
-        raise ArtefactError(path, f"not a {kind} file", remedy=rebuild_command(path)) from None
-    if _digest_json(envelope["content"]) != envelope["digest"]:
-        raise ArtefactError(path, "changed since it was written", remedy=rebuild_command(path))
-    return envelope["content"]
+        raise ArtefactError(path, "not UTF-8", remedy=rebuild_command(path, kind)) from None
+    envelope = open_envelope(path, text, kind=kind, needs=("content",))
+    if digest_of_json(envelope["content"]) != envelope["digest"]:
+        raise changed(path, kind)
+    return envelope
+
+
+# --- JSON lines ------------------------------------------------------------------------------------------------------
 
 
 def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]], *, kind: str, provenance: Mapping[str, Any]) -> int:
@@ -55,9 +67,15 @@ def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]], *, kind: str, pro
             for row in rows:
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
                 num_rows += 1
-        envelope = {"kind": kind, "digest": sha256_of(temporary), "provenance": provenance}
-    write_text(sidecar_of(path), json.dumps(envelope, indent=1, ensure_ascii=False) + "\n")
+        digest = sha256_of(temporary)
+    write_sidecar(path, kind=kind, digest=digest, provenance=provenance)
     return num_rows
+
+
+def write_sidecar(path: Path, *, kind: str, digest: str, provenance: Mapping[str, Any]) -> None:
+    """Writes the envelope of a file or folder that cannot hold it."""
+    envelope = seal({"kind": kind, "digest": digest, "provenance": provenance})
+    write_text(sidecar_of(path), json.dumps(envelope, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_jsonl(path: Path, *, kind: str) -> list[dict[str, Any]]:
@@ -66,34 +84,26 @@ def read_jsonl(path: Path, *, kind: str) -> list[dict[str, Any]]:
     Raises:
         ArtefactError: missing, without its sidecar, of another kind, truncated or edited.
     """
-    path = Path(path)
-    try:
-        sidecar = sidecar_of(path).read_text(encoding="utf-8", errors="replace")
-        digest = sha256_of(path)
-    except FileNotFoundError as error:
-        raise ArtefactError(error.filename, "missing", remedy=rebuild_command(path)) from None
-    if digest != _opened(path, sidecar, kind=kind, needs=("digest",))["digest"]:
-        raise ArtefactError(path, "changed since it was written", remedy=rebuild_command(path))
+    read_sidecar(path, kind=kind)
     with open(path, encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
 
-def _digest_json(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+def read_sidecar(path: Path, *, kind: str | None) -> dict[str, Any]:
+    """Returns the envelope of a file that keeps it in a sidecar, once the file's hash is the one it names.
 
-
-def _opened(path: Path, text: str, *, kind: str, needs: Iterable[str]) -> dict[str, Any]:
-    """Returns the envelope that `text` holds, of this kind and with these keys."""
+    Raises:
+        ArtefactError: as `read_jsonl`.
+    """
+    path = Path(path)
     try:
-        envelope = json.loads(text)
-    except ValueError:
-        envelope = None
-    if not isinstance(envelope, dict) or not envelope.keys() >= {"kind", *needs}:
-        raise ArtefactError(path, "not written by taps", expected=f"a {kind} file", remedy=rebuild_command(path))
-    if envelope["kind"] != kind:
-        raise ArtefactError(
-            path, "another kind of file", expected=kind, found=envelope["kind"], remedy=rebuild_command(path)
-        )
+        text = sidecar_of(path).read_text(encoding="utf-8", errors="replace")
+        digest = sha256_of(path)
+    except FileNotFoundError as error:
+        raise missing(path, kind, file=error.filename) from None
+    envelope = open_envelope(path, text, kind=kind)
+    if digest != envelope["digest"]:
+        raise changed(path, kind)
     return envelope
 
 
@@ -124,9 +134,9 @@ def write_tensors(
         "digest": hashlib.sha256(data).hexdigest(),
         "provenance": provenance,
         "meta": dict(meta or {}),
+        "header_digest": digest_of_json(header),
     }
-    envelope["header_digest"] = _digest_json([header, envelope["meta"]])
-    header["__metadata__"] = {"taps": json.dumps(envelope, ensure_ascii=False)}
+    header["__metadata__"] = {"taps": json.dumps(seal(envelope), ensure_ascii=False)}
     encoded = json.dumps(header, ensure_ascii=False).encode()
     encoded += b" " * (-len(encoded) % 8)
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
@@ -136,14 +146,13 @@ def write_tensors(
 
 
 def read_tensors(
-    path: Path, *, kind: str, names: Iterable[str] | None = None, framework: str = "pt", verify: bool = True
+    path: Path, *, kind: str, names: Iterable[str] | None = None, framework: str = "pt"
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns (tensors, meta) of a tensor artefact.
+    """Returns (tensors, meta) of a tensor artefact, its data verified.
 
     Args:
         names: Tensors wanted; all by default.
         framework: `pt` for torch tensors, `np` for numpy arrays (numpy has no bfloat16: leave such tensors out).
-        verify: Whether to hash the data region; switch off only for a file verified before in the same process.
 
     Raises:
         ArtefactError: missing, truncated, edited, of another kind, or without a wanted tensor.
@@ -151,33 +160,42 @@ def read_tensors(
     from safetensors import SafetensorError, safe_open
 
     path = Path(path)
-    envelope = read_envelope(path, kind=kind)
-    header, start = read_header(path)
-    if verify and sha256_of(path, start=start) != envelope["digest"]:
-        raise ArtefactError(path, "changed or truncated since it was written", remedy=rebuild_command(path))
+    envelope = verify_tensors(path, kind=kind)
+    header, _ = read_header(path, kind)
     wanted = sorted(set(header) - {"__metadata__"}) if names is None else list(names)
-    if missing := [name for name in wanted if name not in header]:
-        raise ArtefactError(path, f"lacks the tensors {', '.join(missing)}", remedy=rebuild_command(path))
+    if absent := [name for name in wanted if name not in header]:
+        raise ArtefactError(path, f"lacks the tensors {', '.join(absent)}", remedy=rebuild_command(path, kind))
     try:
         with safe_open(path, framework=framework) as file:
             return {name: file.get_tensor(name) for name in wanted}, envelope["meta"]
     except (SafetensorError, OSError) as error:
-        raise ArtefactError(path, f"cannot be read ({error})", remedy=rebuild_command(path)) from None
+        raise ArtefactError(path, f"cannot be read ({error})", remedy=rebuild_command(path, kind)) from None
 
 
-def read_envelope(path: Path, *, kind: str) -> dict[str, Any]:
+def verify_tensors(path: Path, *, kind: str | None) -> dict[str, Any]:
+    """Returns the envelope of a tensor artefact whose data are what was written.
+
+    Raises:
+        ArtefactError: as `read_envelope`, or the data changed.
+    """
+    envelope = read_envelope(path, kind=kind)
+    if sha256_of(path, start=read_header(path, kind)[1]) != envelope["digest"]:
+        raise changed(path, kind)
+    return envelope
+
+
+def read_envelope(path: Path, *, kind: str | None) -> dict[str, Any]:
     """Returns kind, digest, provenance and meta of a tensor artefact without reading its data.
 
     Raises:
-        ArtefactError: missing, truncated header, foreign, or of another kind.
+        ArtefactError: missing, truncated or edited header, foreign, or of another kind.
     """
     path = Path(path)
-    header = read_header(path)[0]
+    header = read_header(path, kind)[0]
     text = header.pop("__metadata__", {}).get("taps", "")
-    envelope = _opened(path, text, kind=kind, needs=("digest", "meta"))
-    expected = _digest_json([header, envelope["meta"]])
-    if envelope.get("header_digest", expected) != expected:  # the first files had none
-        raise ArtefactError(path, "changed since it was written", remedy=rebuild_command(path))
+    envelope = open_envelope(path, text, kind=kind, needs=("meta", "header_digest"))
+    if digest_of_json(header) != envelope["header_digest"]:
+        raise changed(path, kind)
     return envelope
 
 

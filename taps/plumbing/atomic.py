@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from taps.plumbing.writers import remove_leftovers, unfinished
+from taps.plumbing.disk import naming
+from taps.plumbing.writers import remove_leftovers, settle_mode, unfinished
 
 
 @contextlib.contextmanager
@@ -15,16 +16,22 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`; moves it there, synced, when the block ends without an error.
 
     Two writers of one path do not meet: the temporary name holds host and pid. Leftovers of dead writers are removed.
+    Others may read the file as far as the umask lets them, and never write it.
+
+    Raises:
+        OSError: it cannot be written; names `path`, also where a library that wrote it reports something else.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path.parent, f".{path.name}.", suffix=".tmp")
     temporary = unfinished(path)
     try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        with naming(path, temporary=temporary):
+            yield temporary
+            settle_mode(temporary)
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -1,52 +1,85 @@
 """Entry point of every stage: `if __name__ == "__main__": run(main)` turns known errors into one line on stderr.
 
-Also the types of arguments that several stages share.
+Also the parser of a stage's flags and the types of arguments that several stages share.
 """
 
 from __future__ import annotations
 
 import argparse
-import errno
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from taps.plumbing.disk import in_words, number_of
 from taps.plumbing.errors import TapsError
+from taps.plumbing.numbers import TYPES
+
+_NO_MEMORY = "out of memory; lower the batch size of this stage or give it more memory, then rerun"
 
 
 def run(main: Callable[[], None]) -> None:
     """Runs `main` and exits: 0 on success, 1 with one line on a known error, 130 on Ctrl-C.
 
-    Unknown exceptions keep their traceback: they are ours to mend, not the user's.
+    Known are: what a user can mend (TapsError), whatever the operating system refused (any OSError, also one that a
+    library has wrapped), and memory that ran out. Everything else is a fault of ours and keeps its traceback. So do all
+    errors if TAPS_TRACEBACK is set in the environment.
     """
     try:
         main()
         sys.stdout.flush()
-    except TapsError as error:
-        _fail(str(error))
     except BrokenPipeError:  # whoever read our output has seen enough, as in `... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains when it flushes
         sys.exit(128 + signal.SIGPIPE)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        _fail(f"{error.filename or 'output'}: disk full; free some space and rerun, nothing half-written was kept")
-    except MemoryError:
-        _fail("out of memory; lower the batch size of this stage or give it more memory, then rerun")
-    except RuntimeError as error:  # torch reports an exhausted device or allocator as a RuntimeError
-        if not any(text in str(error).lower() for text in ("out of memory", "can't allocate memory")):
-            raise
-        _fail("out of memory; lower the batch size of this stage or give it more memory, then rerun")
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        line = in_one_line(error)
+        if line is None or "TAPS_TRACEBACK" in os.environ:
+            raise
+        print(f"error: {line}", file=sys.stderr)
+        sys.exit(1)
 
 
-def _fail(message: str) -> None:
-    print(f"error: {message}", file=sys.stderr)
-    sys.exit(1)
+def in_one_line(error: Exception) -> str | None:
+    """Returns what a user is told of an error; None if it is a fault of ours."""
+    if isinstance(error, TapsError):
+        return str(error)
+    # torch reports an exhausted device or allocator as a RuntimeError
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _speaks_of_memory(str(error))):
+        return _NO_MEMORY
+    if isinstance(error, OSError):
+        return in_words(error)
+    number = number_of(error)  # a library may have wrapped the system's refusal, and left out what it was about
+    if not number:
+        return None
+    return in_words(OSError(number, os.strerror(number), _first_filename(error)))
+
+
+def _speaks_of_memory(text: str) -> bool:
+    return any(words in text.lower() for words in ("out of memory", "can't allocate memory"))
+
+
+def _first_filename(error: BaseException | None) -> Any:
+    while error is not None:
+        if isinstance(error, OSError) and error.filename is not None:
+            return error.filename
+        error = error.__cause__ or error.__context__
+    return None
+
+
+# --- parsers ---------------------------------------------------------------------------------------------------------
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Prints the complaint and exits with 2."""
+        text = " ".join(message.removeprefix("argument ").split())
+        self.exit(2, f"error: {text}; see {self.prog} --help\n")
 
 
 def stage_parser(module: str, text: str | None) -> argparse.ArgumentParser:
@@ -57,7 +90,10 @@ def stage_parser(module: str, text: str | None) -> argparse.ArgumentParser:
         text: Its docstring, shown as it is.
     """
     called = f"taps {module.removeprefix('taps.')}" if Path(sys.argv[0]).name == "taps" else f"python -m {module}"
-    return argparse.ArgumentParser(prog=called, description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = _Parser(prog=called, description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, kind in TYPES.items():
+        parser.register("type", name, kind)
+    return parser
 
 
 def named_path(text: str) -> tuple[str, Path]:

@@ -161,7 +161,7 @@ def visible_gpus(environment: Mapping[str, str], listed: Sequence[Sequence[str]]
 
 
 def list_gpus() -> list[list[str]]:
-    """Returns the names of each GPU's devices in the driver's order: its UUID, or those of the MIG instances it is cut into.
+    """Returns the names of each GPU in the driver's order: its UUID, or those of the MIG instances it is cut into.
 
     Without `nvidia-smi` they are numbers, as CUDA counts them: from 0, whatever the numbers of the device files.
     """
@@ -202,7 +202,7 @@ def run_command(command: Sequence[str], *, gpus: int, environment: Mapping[str, 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = stage_parser("taps.plumbing.lease", __doc__)
-    parser.add_argument("--gpus", type=int, required=True, help="devices to lease; 0 runs the command as it is")
+    parser.add_argument("--gpus", type="count", required=True, help="devices to lease; 0 runs the command as it is")
     parser.add_argument("command", nargs="+", metavar="COMMAND", help="what to run, after --")
     return parser
 

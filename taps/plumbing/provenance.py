@@ -1,18 +1,12 @@
-"""Where an artefact came from and what it holds: versions, git state, digests, the command that rebuilds it.
+"""Where an artefact came from and what it holds: versions, git state, digests of what was read.
 
 Provenance holds no time stamp and no path outside the run, so equal inputs give byte-equal artefacts.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-import os
 import platform
 import re
-import shlex
-import struct
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -21,18 +15,24 @@ from pathlib import Path
 from typing import Any
 
 import taps
+from taps.plumbing.artefacts import read_envelope, read_json_envelope, read_sidecar, verify_tensors
+from taps.plumbing.envelopes import changed, open_envelope, read_header, sidecar_of
 from taps.plumbing.errors import ArtefactError
+from taps.plumbing.folder_records import listing_digest
+from taps.plumbing.hashes import sha256_of
+from taps.plumbing.kinds import KINDS, Shape
+from taps.plumbing.remedies import rebuild_command
 
 _VERSIONED = ("numpy", "torch", "transformers", "deepspeed", "datasets", "pandas", "safetensors", "reasoning_gym")
-_STANDS_FOR_FOLDER = ("manifest.json", "provenance.json", "config.json")  # folders that are made as a whole hold one
+_RECORDS = ("manifest.json", "provenance.json")
 
 
-def provenance(*, stage: str, inputs: Mapping[str, Path] | None = None, **facts: Any) -> dict[str, Any]:
+def provenance(*, stage: str, inputs: Mapping[str, Path | str] | None = None, **facts: Any) -> dict[str, Any]:
     """Returns who made an artefact: versions, git state, the digests of its inputs, and `facts` (seed, device ...).
 
     Args:
         stage: Module that writes, e.g. `taps.trace`.
-        inputs: Name -> path of each artefact or plain file read; only their digests are kept.
+        inputs: Name -> path of each artefact or plain file read, or its digest; only digests are kept.
         facts: JSON-serialisable settings that determine the content.
     """
     versions = {
@@ -44,9 +44,14 @@ def provenance(*, stage: str, inputs: Mapping[str, Path] | None = None, **facts:
         "git": _git_state(),
         "python": platform.python_version(),
         "versions": versions,
-        "inputs": {name: digest_of(path) for name, path in sorted((inputs or {}).items())},
+        "inputs": digests_of(inputs or {}),
         **facts,
     }
+
+
+def digests_of(inputs: Mapping[str, Path | str]) -> dict[str, str]:
+    """Returns name -> digest of inputs given as paths or as digests: what a stage that runs for hours takes at once."""
+    return {name: item if isinstance(item, str) else digest_of(item) for name, item in sorted(inputs.items())}
 
 
 @lru_cache(maxsize=1)
@@ -61,82 +66,96 @@ def _git_state() -> str:
 
 
 def digest_of(path: Path) -> str:
-    """Returns an artefact's recorded digest without reading its data; hashes files that carry none.
+    """Returns the digest of an artefact, once its content was found to be what the digest says; else a file's hash.
 
-    A folder stands for its `manifest.json` (feature stores), `config.json` (model folders) or sidecar (fetched assets).
+    A folder stands for its record: `manifest.json` (features) or `provenance.json` (models), whose readers check the
+    files that they take. Fetched assets and model folders without a record are read in full; a file inside a fetched
+    folder answers for the whole of it.
+
+    Raises:
+        ArtefactError: missing, not a folder of ours, or changed since it was written.
     """
     path = Path(path)
-    if path.is_dir():
-        for name in _STANDS_FOR_FOLDER:
-            if (path / name).exists():
-                return digest_of(path / name)
-        if sidecar_of(path).exists():
-            return str(json.loads(sidecar_of(path).read_text())["digest"])
-        raise ArtefactError(path, "not a folder of ours", remedy=rebuild_command(path))
     if not path.exists():
         raise ArtefactError(path, "missing", remedy=rebuild_command(path))
-    if path.suffix == ".safetensors":
-        with contextlib.suppress(ArtefactError):
-            envelope = read_header(path)[0].get("__metadata__", {}).get("taps")
-            if envelope:
-                return str(json.loads(envelope)["digest"])
-    sidecar = sidecar_of(path)
-    if sidecar.exists():
-        return str(json.loads(sidecar.read_text())["digest"])
+    _check_asset_around(path)
+    if path.is_dir():
+        return _digest_of_folder(path)
+    if sidecar_of(path).exists():
+        return str(read_sidecar(path, kind=None)["digest"])
+    if path.suffix == ".safetensors" and _is_our_tensors(path):
+        return str(verify_tensors(path, kind=None)["digest"])
+    if path.suffix == ".parquet" and _is_our_table(path):
+        from taps.plumbing.parquet import read_parquet_envelope
+
+        return str(read_parquet_envelope(path, kind=None)["digest"])
     if path.suffix == ".json" and _starts_like_ours(path):
-        with contextlib.suppress(ValueError, KeyError):
-            return str(json.loads(path.read_text(encoding="utf-8"))["digest"])
+        return str(read_json_envelope(path, kind=None)["digest"])
     return sha256_of(path)
+
+
+def provenance_of(path: Path, *, kind: str) -> dict[str, Any]:
+    """Returns the provenance of an artefact; of a folder, that of its record, empty where it has none.
+
+    Raises:
+        ArtefactError: as the reader of its shape.
+    """
+    shape, record = KINDS[kind].shape, KINDS[kind].record
+    if shape == Shape.FOLDER:
+        folder = Path(path)
+        return read_json_envelope(folder / record, kind=kind)["provenance"] if (folder / record).exists() else {}
+    if shape == Shape.TABLE:
+        from taps.plumbing.parquet import read_parquet_envelope
+
+        return read_parquet_envelope(path, kind=kind)["provenance"]
+    readers = {Shape.JSON: read_json_envelope, Shape.ROWS: read_sidecar, Shape.TENSORS: read_envelope}
+    return readers[shape](path, kind=kind)["provenance"]
+
+
+def _digest_of_folder(path: Path) -> str:
+    if sidecar_of(path).exists():
+        return _checked_asset(path)
+    for name in _RECORDS:
+        if (path / name).exists():
+            return digest_of(path / name)
+    if (path / "config.json").exists():
+        return listing_digest(path)
+    raise ArtefactError(path, "not a folder of ours", remedy=rebuild_command(path))
+
+
+def _check_asset_around(path: Path) -> None:
+    for folder in path.parents:
+        if folder.name and sidecar_of(folder).exists():
+            _checked_asset(folder)
+
+
+def _checked_asset(folder: Path) -> str:
+    """Returns the digest of a fetched folder whose files are those that were fetched."""
+    text = sidecar_of(folder).read_text(encoding="utf-8", errors="replace")
+    digest = open_envelope(folder, text, kind="asset")["digest"]
+    if listing_digest(folder) != digest:
+        raise changed(folder, "asset")
+    return str(digest)
+
+
+def _is_our_tensors(path: Path) -> bool:
+    try:
+        return "taps" in read_header(path)[0].get("__metadata__", {})
+    except ArtefactError:
+        return False
+
+
+def _is_our_table(path: Path) -> bool:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return b"taps" in (pq.read_schema(path).metadata or {})
+    except (pa.ArrowException, OSError):
+        return False
 
 
 def _starts_like_ours(path: Path) -> bool:
     """Returns whether a JSON file opens with our envelope; foreign ones may be gigabytes, or broken."""
     with open(path, "rb") as file:
         return re.match(rb'\{\s*"kind"', file.read(32)) is not None
-
-
-def sha256_of(path: Path, *, start: int = 0) -> str:
-    """Returns the hex sha256 of a file from byte `start` on."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        file.seek(start)
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def rebuild_command(path: Path) -> str:
-    """Returns the remedy that error messages name for a broken artefact; a file of a folder means the folder.
-
-    The workflow says in TAPS_SNAKEMAKE_OPTIONS by which options it was told its study, quoted for a shell.
-    """
-    path = Path(path)
-    if any((path.parent / name).exists() for name in _STANDS_FOR_FOLDER) or path.name in _STANDS_FOR_FOLDER:
-        path = path.parent
-    options = shlex.split(os.environ.get("TAPS_SNAKEMAKE_OPTIONS", ""))
-    return f"rebuild it with: {shlex.join(['snakemake', '--cores', '1', *options, '--force', str(path)])}"
-
-
-def sidecar_of(path: Path) -> Path:
-    """Returns where a file that cannot hold its envelope keeps it."""
-    return Path(path).with_name(Path(path).name + ".provenance.json")
-
-
-def read_header(path: Path) -> tuple[dict[str, Any], int]:
-    """Returns a safetensors header and the offset of its data region.
-
-    Raises:
-        ArtefactError: missing, or not a complete safetensors file.
-    """
-    try:
-        with open(path, "rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            encoded = file.read(length) if length < 1 << 30 else b""
-        header = json.loads(encoded)
-    except FileNotFoundError:
-        raise ArtefactError(path, "missing", remedy=rebuild_command(path)) from None
-    except (ValueError, struct.error):
-        header = None
-    if not isinstance(header, dict) or not isinstance(header.get("__metadata__", {}), dict):
-        raise ArtefactError(path, "not a complete safetensors file", remedy=rebuild_command(path))
-    return header, 8 + length

@@ -28,6 +28,17 @@ def _unknown(key: str, what: str, name: str, known: Sequence[str]) -> Faults:
         yield key, f"names the unknown {what} {name}", facts
 
 
+def _same_name(key: str, what: str, numbers: Sequence[float]) -> Faults:
+    """Files are named by numbers in six digits, without an exponent."""
+    names = [f"{number:g}" for number in numbers]
+    for number, name in zip(numbers, names, strict=True):
+        if names.count(name) > 1:
+            same = [other for other, own in zip(numbers, names, strict=True) if own == name]
+            yield key, f"two {what} that files would name {name}", {"found": ", ".join(map(repr, same))}
+        if "e" in name:
+            yield key, f"{what} too small to name files by", {"expected": "0 or at least 0.0001", "found": number}
+
+
 def check_assets(config: Mapping[str, Any]) -> Faults:
     for name, asset in config["assets"].items():
         key = f"assets.{name}"
@@ -169,6 +180,7 @@ def check_methods(config: Mapping[str, Any]) -> Faults:
 def check_averaging(config: Mapping[str, Any]) -> Faults:
     averaging, drafters = config["averaging"], averaged_drafters(config)
     for name, weights in averaging["weights"].items():
+        yield from _same_name(f"averaging.weights.{name}", "weights", weights)
         yield from _unknown("averaging.weights", "method", name, list(config["methods"]))
         for mixture in drafters:
             yield from _unknown("averaging.drafters", "mixture", mixture, drafters_of(config, name))
@@ -220,7 +232,7 @@ def check_decoding(config: Mapping[str, Any]) -> Faults:
     if drafting["num_nodes"] < min(largest, candidates):
         expected = f"at least {min(largest, candidates)}: twice num_draft_tokens (single_double) and every budget"
         yield "drafting.num_nodes", "stores too few nodes", {"expected": expected, "found": drafting["num_nodes"]}
-    seen: set[float] = set()
+    temperatures: list[float] = []
     for index, sampling in enumerate(config["evaluation"]["sampling"]):
         key = f"evaluation.sampling.{index}"
         if sampling["temperature"] == 0 and len(sampling["seeds"]) > 1:
@@ -229,9 +241,10 @@ def check_decoding(config: Mapping[str, Any]) -> Faults:
                 "temperature 0 has one outcome",
                 {"expected": "a single seed", "found": sampling["seeds"]},
             )
-        if sampling["temperature"] in seen:
+        if sampling["temperature"] in temperatures:
             yield f"{key}.temperature", "given twice", {"found": sampling["temperature"]}
-        seen.add(sampling["temperature"])
+        temperatures.append(sampling["temperature"])
+    yield from _same_name("evaluation.sampling", "temperatures", temperatures)
     context = config["target"]["max_length"]
     for name, benchmark in config["benchmarks"].items():
         if benchmark["max_new_tokens"] >= context:

@@ -6,16 +6,16 @@ defaults filled in), references (names that must be known elsewhere in the file)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from jsonschema import Draft202012Validator
 
 from taps.plumbing.errors import TapsError
 from taps.study.checks import CHECKS, check_paths
-from taps.study.schema import SCHEMA, explain, load_schema, with_defaults
+from taps.study.schema import SCHEMA, check_finite, explain, load_schema, with_defaults
+from taps.study.yaml_files import read_yaml
 
 ROOT = SCHEMA.parent.parent.parent  # of the checkout, which local paths of a study are relative to
 
@@ -31,6 +31,7 @@ def validate(config: Mapping[str, Any], *, file: str = "config.yaml", root: Path
     Raises:
         TapsError: first fault found, e.g. `config.yaml: mixtures.mixed: names the unknown corpus maths, ...`.
     """
+    check_finite(config, file)
     schema = load_schema()
     complete = with_defaults(config, schema, schema)
     errors = sorted(Draft202012Validator(schema).iter_errors(complete), key=lambda error: list(map(str, error.path)))
@@ -43,21 +44,15 @@ def validate(config: Mapping[str, Any], *, file: str = "config.yaml", root: Path
     return complete
 
 
-def read(files: Sequence[Path]) -> dict[str, Any]:
+def read(files: Iterable[Path]) -> dict[str, Any]:
     """Returns the files' keys, later files overriding earlier ones key by key, as Snakemake merges --configfile.
 
     Raises:
-        TapsError: a file that is missing, not YAML, or not a mapping.
+        TapsError: as `read_yaml`.
     """
     merged: dict[str, Any] = {}
     for file in files:
-        try:
-            config = yaml.safe_load(file.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise TapsError(file, "cannot be read", found=error) from None
-        if not isinstance(config, dict):
-            raise TapsError(file, "not a study", expected="a mapping of keys", found=type(config).__name__)
-        merged = _merge(merged, config)
+        merged = _merge(merged, read_yaml(file))
     return merged
 
 

@@ -63,7 +63,9 @@ def prompts_source(config: Config, benchmark: str, root: Path) -> list[str]:
 def prompts_flags(config: Config, benchmark: str) -> list[str]:
     """Returns what `taps.prompts` is told."""
     settings = config["benchmarks"][benchmark]
-    return _source_flags(settings) + flags(num_prompts=settings["num_prompts"], seed=settings["seed"])
+    return _source_flags(settings) + flags(
+        benchmark=benchmark, num_prompts=settings["num_prompts"], seed=settings["seed"]
+    )
 
 
 def excluded_corpora(config: Config, benchmark: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,6 +29,8 @@ CATALOGUES: dict[str, Mapping[str, Any]] = {
 }
 """What the schema calls `x-catalogue`: name -> entries that a study may name."""
 
+_LARGEST = {"integer": 2**31 - 1, "number": 1e15}  # where the schema names no limit of its own
+
 # A number that YAML 1.1 reads as text: an exponent needs a dot in the mantissa and a sign
 _TEXT_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
@@ -41,14 +44,33 @@ def load_schema() -> dict[str, Any]:
         if isinstance(part, dict):
             if (catalogue := part.get("x-catalogue")) is not None:
                 part["enum"] = [*CATALOGUES[catalogue], *([None] if "default" in part else [])]
+            types = part.get("type")
+            for kind in set(types if isinstance(types, list) else [types]) & set(_LARGEST):
+                part.setdefault("maximum", _LARGEST[kind])
             pending += part.values()
         elif isinstance(part, list):
             pending += part
     return schema
 
 
+def check_finite(value: Any, file: str, key: str = "") -> None:
+    """Checks that no number in a config is infinite or none, as YAML's `.inf` and `.nan` are: no limit would see it.
+
+    Raises:
+        TapsError: one is.
+    """
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            check_finite(item, file, _join(key, name))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            check_finite(item, file, _join(key, number))
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise TapsError(f"{file}: {key}", "not a finite number", found=value)
+
+
 def with_defaults(value: Any, schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Any:
-    """Returns a copy of `value` in which absent keys hold the schema's `default`."""
+    """Returns a copy of `value` in which absent keys hold the schema's `default` and 5.0 for a whole number is 5."""
     while "$ref" in schema:
         schema = whole["$defs"][schema["$ref"].rsplit("/", 1)[1]]
     if isinstance(value, Mapping):
@@ -58,6 +80,8 @@ def with_defaults(value: Any, schema: Mapping[str, Any], whole: Mapping[str, Any
         return {key: with_defaults(item, known.get(key, other), whole) for key, item in {**absent, **value}.items()}
     if isinstance(value, list):
         return [with_defaults(item, schema.get("items", {}), whole) for item in value]
+    if isinstance(value, float) and value.is_integer() and "integer" in str(schema.get("type")):
+        return int(value)
     return value
 
 
@@ -99,6 +123,8 @@ def explain(error: ValidationError, file: str) -> TapsError:
         "minimum": f"at least {limit}",
         "maximum": f"at most {limit}",
         "exclusiveMinimum": f"more than {limit}",
+        "exclusiveMaximum": f"less than {limit}",
+        "maxItems": f"at most {limit} entries",
         "minItems": f"at least {limit} entries",
         "minProperties": f"at least {limit} entries",
         "uniqueItems": "each entry once",

@@ -79,7 +79,7 @@ def recipe_flags(config: Config, method: str) -> list[str]:
     options.pop("seeds", None)
     if settings["match_cost_of"]:
         options.pop("epochs", None)
-    return flags(family=family_of(config, method), **dict(sorted(options.items())))
+    return flags(method=method, family=family_of(config, method), **dict(sorted(options.items())))
 
 
 def launcher(config: Config) -> list[str]:

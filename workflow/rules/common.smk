@@ -12,7 +12,7 @@ from taps.plumbing.code_digest import code_digest
 from taps.plumbing.errors import TapsError
 from taps.plumbing.lease import hold_file
 from taps.study import assets, average, contents, data, evaluate, reporting, trace, train, tune
-from taps.study.config import validate
+from taps.study.config import read, validate
 from taps.study.flags import flags
 from taps.study.roles import family_of
 
@@ -24,6 +24,7 @@ CONFIG_NAME = " + ".join(os.path.relpath(file, ROOT) for file in CONFIG_FILES)
 name_study(workflow.config_settings, root=ROOT)
 
 try:
+    read(map(Path, CONFIG_FILES))  # Snakemake keeps the last of a key that is given twice
     config = validate(config, file=CONFIG_NAME, root=ROOT)
 except TapsError as error:
     sys.exit(f"error: {error}")

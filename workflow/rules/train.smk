@@ -95,6 +95,7 @@ rule import_draft:
             --family {params.family:q} \
             --source {input.checkpoint:q} \
             --target {input.target:q} \
+            --method {wildcards.method:q} \
             --output {output:q} \
             2>&1 | tee {log:q}
         """
