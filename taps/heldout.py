@@ -22,7 +22,7 @@ from taps.data.mixtures import seeded_order, validation_rows
 from taps.plumbing.artefacts import read_envelope, read_jsonl, write_jsonl
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
-from taps.plumbing.lineage import check_made_from
+from taps.plumbing.lineage import check_made_from, inputs_of
 from taps.plumbing.provenance import provenance
 
 _CHARACTERS_PER_TOKEN = 3  # a question longer than this for each token of max_length might not fit
@@ -72,7 +72,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     arguments = build_parser().parse_args(argv)
-    check_made_from(arguments.tokens, {"corpus": arguments.corpus}, kind="tokens")
+    first = "collected" if "collected" in inputs_of(arguments.tokens, kind="tokens") else "corpus"
+    check_made_from(arguments.tokens, {first: arguments.corpus}, kind="tokens")
     meta = read_envelope(arguments.tokens, kind="tokens")["meta"]
     conversations = {row["id"]: row for row in read_jsonl(arguments.corpus, kind="corpus")}
     if missing := [id_ for id_ in meta["ids"] if id_ not in conversations]:

@@ -33,7 +33,7 @@ from taps.data.template_losses import ONLY_LAST_ANSWERS, add_template_drop_flag,
 from taps.plumbing.artefacts import read_jsonl, write_json, write_tensors
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
-from taps.plumbing.lineage import check_made_from
+from taps.plumbing.lineage import check_made_from, inputs_of
 from taps.plumbing.progress import progress
 from taps.plumbing.provenance import provenance
 
@@ -151,9 +151,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise TapsError(options.corpus, f"no conversation can be used ({selection.audit})")
     check_template_losses(selection.audit, most=options.max_template_drop, where=options.corpus)
     tensors = to_tensors(selection.rows)
-    origin = provenance(
-        stage="taps.tokenise", inputs={"target": options.target, "corpus": options.corpus}, seed=options.seed
-    )
+    inputs: dict[str, Path | str] = {"target": options.target, "corpus": options.corpus}
+    if collected := inputs_of(options.corpus, kind="corpus").get("corpus"):
+        inputs["collected"] = collected  # the conversations that a target answered anew; `taps.heldout` reads them
+    origin = provenance(stage="taps.tokenise", inputs=inputs, seed=options.seed)
     write_tensors(
         options.output,
         tensors,

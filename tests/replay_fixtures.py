@@ -27,7 +27,7 @@ BENCHMARKS = ("gsm8k", "mt_bench", "aime", "gsm_symbolic")
 MIXTURES = ("math", "chat", "mixed_small", "mixed_large")
 SWEEP = tuple(f"averaged_{weight / 10:.1f}" for weight in range(1, 10) if weight != 5)
 PAIR = "math+chat"
-LAPTOP = roles_of(validate(read([CHECKOUT / "config.yaml"]), root=CHECKOUT))
+LAPTOP = roles_of(validate(read([CHECKOUT / "tests/data/study.yaml"]), root=CHECKOUT))
 """Who is who in the study that the fixture imitates."""
 
 ROLES = ["--roles", json.dumps(LAPTOP.to_json())]

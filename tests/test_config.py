@@ -20,7 +20,7 @@ from taps.study.schema import SCHEMA
 ROOT = SCHEMA.parent.parent.parent
 STUDY_FOLDER = ROOT / "workflow" / "studies"
 STUDIES = sorted([ROOT / "config.yaml", *STUDY_FOLDER.glob("*.yaml")])
-LAPTOP = yaml.safe_load((ROOT / "config.yaml").read_text())
+LAPTOP = yaml.safe_load((ROOT / "tests/data/study.yaml").read_text())
 
 
 def edited(path: str, value: Any) -> dict[str, Any]:

@@ -52,7 +52,6 @@ def test_several_files_and_a_folder(tmp_path):
     (folder / "README.md").write_text("no data")
     (folder / "provenance.json").write_text("{}")
     flags = ["--reader", "hub", "--output", str(tmp_path / "o.jsonl"), "--audit", str(tmp_path / "a.json")]
-    (tmp_path / "data [1].provenance.json").write_text(json.dumps({"digest": "d"}))
     corpus.main([*flags, "--input", str(folder)])
     assert [row["id"] for row in read_jsonl(tmp_path / "o.jsonl", kind="corpus")] == ["before", "after"]
     corpus.main([*flags, "--input", str(folder / "sub" / "b.jsonl.gz"), "--input", str(folder / "a.json")])

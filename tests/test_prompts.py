@@ -54,7 +54,7 @@ def test_subset_is_seeded_and_a_larger_one_extends_it(tmp_path):
     assert sorted(take(8, 0)) == take(0, 0) == [str(i) for i in range(8)]
     with pytest.raises(TapsError, match=r"--num-prompts 9: more than there are, found 8 in gsm8k_small\.jsonl"):
         take(9, 0)
-    with pytest.raises(TapsError, match="negative"):
+    with pytest.raises(SystemExit):
         take(-1, 0)
 
 

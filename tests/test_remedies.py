@@ -172,6 +172,7 @@ def command_for(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> lis
         record = (folder / path).with_name(KINDS[kind].record or KINDS["drafter"].record)
         record.parent.mkdir(parents=True, exist_ok=True)
         record.touch()
+    folder.mkdir(exist_ok=True)
     monkeypatch.chdir(folder)
     monkeypatch.delenv("TAPS_SNAKEMAKE_OPTIONS")
     text = rebuild_command(path, kind)

@@ -159,8 +159,8 @@ def load_target(
     folder = Path(folder)
     config = read_config(folder)
     check_architecture(config, where=folder / "config.json")
-    check_device(device, need_bytes=weight_bytes(folder, dtype), what="the target")
     check_files(folder)
+    check_device(device, need_bytes=weight_bytes(folder, dtype), what="the target")
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
     if not tokenizer.chat_template:
         raise TapsError(folder, "the tokenizer has no chat template", remedy="set target.chat_template to a Jinja file")
