@@ -46,7 +46,7 @@ def write_table(path: Path, kind: str) -> None:
     strings = dict.fromkeys(["strategy", "drafters", "question"], categories([0] * 20, ["x"]))
     names = ["num_draft_tokens", "sequence", "turn", "cycle", "start", "accepted", "emitted", "chosen", "num_nodes"]
     numbers = {name: np.arange(20, dtype=np.int32) for name in [*names, "num_drafted", "tree_depth", "num_levels"]}
-    meta = {"method": "eagle2", "benchmark": "gsm8k", "temperature": 0.0, "seed": 0}
+    meta = {"method": "eagle2", "benchmark": "gsm8k", "temperature": 0.0, "seed": 0, "depth": 5}
     columns = {**strings, **numbers, "score": np.linspace(0, 1, 20)}
     write_parquet(path, columns, kind=kind, provenance=MADE, meta=meta)
 

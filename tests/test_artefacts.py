@@ -49,7 +49,7 @@ def test_what_was_written_is_read(tmp_path: Path, shape: Shape) -> None:
     found = shape.read(tmp_path / shape.name)
     assert found == shape.read(tmp_path / "again" / shape.name)
     arrays = {name: array.tolist() for name, array in ARRAYS.items()}
-    assert found in (ROWS, CONTENT, (arrays, {"ids": ["a"]})) or found["score"] == np.linspace(0, 1, 20).tolist()
+    assert found in (ROWS, CONTENT, (arrays, {"ids": ["a"]})) or sorted(found["accepted"]) == [*range(20)]
     for file in tmp_path.glob("*.*"):
         assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes()
 
@@ -89,7 +89,7 @@ def test_a_changed_number_of_a_table_is_seen(tmp_path: Path) -> None:
 
     path = tmp_path / "cycles.parquet"
     write_table(path, "replay")
-    column = pq.ParquetFile(path).metadata.row_group(0).column(13)
+    column = pq.ParquetFile(path).metadata.row_group(0).column(pq.read_schema(path).names.index("score"))
     assert column.path_in_schema == "score"
     whole = bytearray(path.read_bytes())
     whole[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 3] ^= 1

@@ -97,7 +97,7 @@ def test_every_claim_is_there_with_its_published_verdict(report: Path) -> None:
         assert f'id="claim-{number}"' in text
     assert not [number for number in about_hass if f'id="claim-{number}"' in text]
     assert "Published numbers: holds, +1.03." in text
-    for question in ("win on that task?", "good everywhere?", "be combined?", "should route"):
+    for question in ("win on that task?", "good everywhere?", "combining specialists?", "should route"):
         assert question in text
 
 
