@@ -20,10 +20,12 @@ import pandas as pd
 from taps.analysis import inputs, results
 from taps.analysis.belonging import check_one_study
 from taps.analysis.counted import weights
+from taps.analysis.detail_tables import detail_tables
 from taps.analysis.labels import Labels
 from taps.analysis.published_audit import audit_tables
 from taps.analysis.rendering import Table, write_table
-from taps.analysis.tables import Sample, acceptance_tables, detail_tables
+from taps.analysis.sample import Sample
+from taps.analysis.tables import acceptance_tables
 from taps.plumbing.artefacts import write_json
 from taps.plumbing.cli import NAMED_PATHS, run, stage_parser
 from taps.plumbing.errors import TapsError

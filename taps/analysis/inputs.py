@@ -16,9 +16,9 @@ from taps.analysis.counted import weighted_sums
 from taps.analysis.labels import strategy_and_depth
 from taps.analysis.ratios import ratios
 from taps.analysis.rendering import Table, format_count, format_interval, format_number, in_print
+from taps.analysis.sample import INTERVAL, Sample
 from taps.analysis.shares import clopper_pearson
 from taps.analysis.summaries import KEYS, SEED, paired_differences, with_domain_means
-from taps.analysis.tables import INTERVAL, Sample
 from taps.decoding.cost_model import CostModel
 from taps.decoding.strategy import find
 from taps.plumbing.artefacts import read_json, read_jsonl

@@ -3,83 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import pandas as pd
 
 from taps import published
 from taps.analysis import learning_curve, measures, pooled, summaries
-from taps.analysis.counted import weights
 from taps.analysis.labels import MEAN, Labels, Row, published_variant
 from taps.analysis.rendering import Table, format_interval, format_number, in_print
+from taps.analysis.sample import INTERVAL, Sample
 
 TAU = (
     "Acceptance length (tau) is emitted tokens per cycle over all cycles, the target's own token included and the "
     "token that prefill gives left out."
 )
-INTERVAL = "Brackets hold 95 % intervals (Student, one residual per question)."
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sample:
-    """What the replays are a sample of.
-
-    Attributes:
-        cycles: All cycles, counted (`results.load_cycles`).
-        nodes: All nodes, counted (`results.load_nodes`), possibly none.
-        num_draft_tokens: The study's main node budget of one drafter.
-        labels: Names in print.
-    """
-
-    cycles: pd.DataFrame
-    nodes: pd.DataFrame
-    num_draft_tokens: int
-    labels: Labels
-
-    def words(self) -> str:
-        """Returns budget, questions and seeds as a sentence for captions."""
-        questions = self.cycles.groupby("benchmark", observed=True)["question"].nunique()
-        counts = ", ".join(f"{number} of {self.labels.benchmark(str(name))}" for name, number in questions.items())
-        seeds = self.cycles.groupby("temperature")["seed"].nunique()
-        runs = ", ".join(f"{number} at T = {temperature:g}" for temperature, number in seeds.items())
-        return (
-            f"{self.num_draft_tokens} draft tokens per drafter; questions: {counts}; sampling seeds: {runs}; "
-            f"{self.training_seeds()}."
-        )
-
-    def training_seeds(self) -> str:
-        """Returns what the intervals cover: `training seeds: EAGLE-2 3; ...`, and of which methods questions only."""
-        numbers = self.cycles.groupby("method", observed=True)["training_seed"].nunique()
-        several = [f"{self.labels.method(str(name))} {number}" for name, number in numbers.items() if number > 1]
-        single = [self.labels.method(str(name)) for name, number in numbers.items() if number == 1]
-        words = [f"intervals cover questions and training seeds ({', '.join(several)})"] if several else []
-        words += [f"intervals of {', '.join(single)} cover questions only (one training seed)"] if single else []
-        return "; ".join(words)
-
-    def facts(self) -> list[tuple[str, str]]:
-        """Returns (name, value) lines for the summary of the page: what was replayed."""
-        cycles, labels = self.cycles, self.labels
-        averages = set(labels.roles.of_role("averaged"))
-        held = sorted(
-            {name for name in map(str, cycles["drafters"].unique()) if "+" not in name}, key=labels.drafter_order
-        )
-        swept = sum(name in averages for name in held)
-        titles = [labels.drafters(name) for name in held if name not in averages]
-        rows = cycles[["strategy", "drafters"]].drop_duplicates()
-        questions = cycles.groupby("benchmark", observed=True)["question"].nunique()
-        per_benchmark = [f"{labels.benchmark(name)} ({questions[name]} questions)" for name in questions.index]
-        seeds = cycles.groupby("temperature")["seed"].nunique()
-        return [
-            ("Draft families", ", ".join(labels.method(name) for name in sorted(map(str, cycles["method"].unique())))),
-            ("Draft models", ", ".join(titles) + f"; averages at {swept} weights" * (swept > 0)),
-            ("Benchmarks", ", ".join(per_benchmark)),
-            ("Temperatures", ", ".join(f"T = {value:g} (sampling seeds: {number})" for value, number in seeds.items())),
-            ("Training seeds", self.training_seeds()),
-            ("Draft tokens per drafter", str(self.num_draft_tokens)),
-            ("Rows of the tables", f"{len(rows)} (strategy and drafters)"),
-            ("Cycles replayed", f"{int(weights(cycles).sum()):,}".replace(",", " ")),
-        ]
 
 
 def acceptance_tables(sample: Sample) -> Iterator[Table]:
@@ -261,83 +198,6 @@ def _with_intervals(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     text = in_print(frame[columns])
     numbers = frame[["difference", "low", "high"]].itertuples(index=False, name=None)
     return text.assign(difference=[format_interval(*row) for row in numbers]).reset_index(drop=True)
-
-
-# --- what lies behind the acceptance lengths -------------------------------------------------------------------------
-
-
-def detail_tables(sample: Sample) -> Iterator[Table]:
-    """Yields depth, node signals, routing shares and node budgets."""
-    labels = sample.labels
-    counts = summaries.depth_counts(sample.cycles, labels, num_draft_tokens=sample.num_draft_tokens)
-    yield Table(
-        name="acceptance_by_depth",
-        title="Acceptance by depth",
-        caption="Conditional acceptance: percent of the cycles that reached a depth which accept one token more (so "
-        "survivors only); `step` is the change from the depth before, `joint` the product down to the depth. One "
-        f"drafter each. {sample.words()}",
-        frame=summaries.acceptance_by_depth(counts),
-    )
-    rates = summaries.depth_rates(counts)
-    yield Table(
-        name="depth_contrasts",
-        title="How acceptance changes with depth, as one number",
-        caption=f"{pooled.DEPTH_WORDS} {INTERVAL} {sample.words()}",
-        frame=pooled.of_depth(rates, summaries.reached(counts, rates), labels),
-    )
-    for pair in labels.pairs:
-        yield Table(
-            name=labels.depth_gap(pair),
-            title="Lead of the {} specialist over the {} specialist by depth".format(*pair),
-            caption="Difference of conditional acceptance in points; `growth` is the lead minus that at depth 1. "
-            f"{INTERVAL} {sample.words()}",
-            frame=summaries.depth_gap(counts, pair),
-        )
-    if len(sample.nodes):
-        yield Table(
-            name="node_signals",
-            title="Entropy and confidence of accepted and rejected nodes",
-            caption="Means over nodes that the target judged: the accepted path, and the children of its last node "
-            "(rejected). Entropy of the distribution a node was drawn from, in nats; confidence is the node's "
-            f"probability given its parent. `difference` is rejected minus accepted. {sample.words()}",
-            frame=summaries.node_signals(sample.nodes, labels),
-        )
-    shares = summaries.routing_shares(sample.cycles, num_draft_tokens=sample.num_draft_tokens)
-    yield Table(
-        name="routing_shares",
-        title="Which drafter each router picks",
-        caption="Percent of cycles, and of questions (a question counts for the drafter that most of its cycles went "
-        f"to). {_PUBLISHED_SHARES if labels.roles.plays_the_paper else ''}{sample.words()}",
-        frame=shares,
-    )
-    accuracy, differences = summaries.router_accuracy(sample.cycles, labels, num_draft_tokens=sample.num_draft_tokens)
-    yield Table(
-        name="router_accuracy",
-        title="How often each router finds the matched specialist",
-        caption="Balanced accuracy: percent of a domain's questions whose cycles mostly went to its matched "
-        "specialist, mean over domains. A router that always picks the same drafter has 100 / number of domains; "
-        f"`posthoc` is the published offline router, which looks at finished runs. {INTERVAL} {sample.words()}",
-        frame=accuracy,
-    )
-    yield Table(
-        name="router_differences",
-        title="Routing by confidence against other routers",
-        caption=f"Balanced accuracy of router a minus that of router b, in points, paired. {INTERVAL} {sample.words()}",
-        frame=differences,
-    )
-    yield Table(
-        name="node_budgets",
-        title="What each row spends",
-        caption="Means per cycle: nodes verified (root not counted) and drafters run; and what 100 emitted tokens cost "
-        f"in target forwards and draft trees. {sample.words()}",
-        frame=summaries.node_budgets(sample.cycles),
-    )
-
-
-_PUBLISHED_SHARES = (
-    "The published shares (EAGLE-2, confidence, math percent: MT-Bench 18.8, GSM8K 90.8, MATH-500 97.0, SVAMP 93.0) "
-    "come from comparing finished runs, here the row `posthoc`. "
-)
 
 
 # --- helpers ---------------------------------------------------------------------------------------------------------
