@@ -72,8 +72,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     arguments = build_parser().parse_args(argv)
-    first = "collected" if "collected" in inputs_of(arguments.tokens, kind="tokens") else "corpus"
-    check_made_from(arguments.tokens, {first: arguments.corpus}, kind="tokens")
+    cause = "collected" if "collected" in inputs_of(arguments.tokens, kind="tokens") else "corpus"
+    check_made_from(arguments.tokens, {cause: arguments.corpus}, kind="tokens")
     meta = read_envelope(arguments.tokens, kind="tokens")["meta"]
     conversations = {row["id"]: row for row in read_jsonl(arguments.corpus, kind="corpus")}
     if missing := [id_ for id_ in meta["ids"] if id_ not in conversations]:

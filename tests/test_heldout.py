@@ -1,12 +1,15 @@
 """Held-out prompts open conversations that nothing trains on: validation rows, then those beyond the size."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
 from taps import heldout
 from taps.data.mixtures import seeded_order
-from taps.plumbing.artefacts import read_jsonl, write_jsonl, write_tensors
+from taps.plumbing.artefacts import read_envelope, read_jsonl, write_jsonl, write_tensors
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import digest_of
 
 TURNS = [{"role": "user", "text": "first"}, {"role": "assistant", "text": "a"}, {"role": "user", "text": "second"}]
 
@@ -50,6 +53,21 @@ def test_then_conversations_beyond_the_size_that_fit(arguments, tmp_path, capsys
 def test_too_few_conversations(arguments, tmp_path):
     with pytest.raises(TapsError, match=r"nothing trains on, expected 17, found 16"):
         heldout.main([*arguments[1], "--num-prompts", "17", "--output", str(tmp_path / "h.jsonl")])
+
+
+def test_tokens_of_rewritten_conversations_belong_to_what_was_collected(arguments, tmp_path):
+    tokens, corpus = tmp_path / "c.safetensors", tmp_path / "c.jsonl"
+    flags = [*arguments[1], "--num-prompts", "2", "--output", str(tmp_path / "heldout.jsonl")]
+    meta = read_envelope(tokens, kind="tokens")["meta"]
+    for inputs, is_refused in [
+        ({"corpus": "of the rewritten ones", "collected": digest_of(corpus)}, False),
+        ({"corpus": "of the rewritten ones", "collected": "of another corpus"}, True),
+        ({"corpus": digest_of(corpus)}, False),
+        ({"corpus": "of another corpus"}, True),
+    ]:
+        write_tensors(tokens, {"offsets": np.arange(46)}, kind="tokens", provenance={"inputs": inputs}, meta=meta)
+        with pytest.raises(TapsError, match="made from another") if is_refused else nullcontext():
+            heldout.main(flags)
 
 
 def test_another_corpus_is_refused(arguments, tmp_path):

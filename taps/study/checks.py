@@ -283,6 +283,7 @@ def check_evaluation(config: Mapping[str, Any]) -> Faults:
 
 
 def check_tuning(config: Mapping[str, Any]) -> Faults:
+    """Trees are tuned for known methods that have greedy texts, calibrated strategies with fitted temperatures."""
     tuning = config["evaluation"]["tuning"]
     if tuning is None:
         return
