@@ -49,7 +49,7 @@ def test_this_file_system_can_exchange_names(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
     if not folders._exchange(tmp_path / "a", tmp_path / "b"):
-        pytest.skip("this one cannot")
+        pytest.skip("this file system cannot exchange two names in one step")
     assert (tmp_path / "a" / "b").exists()
     assert (tmp_path / "b" / "a").exists()
 
