@@ -31,7 +31,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 STUDY = "smoke"
-MEASURED_TABLES = {"speed.csv", "live_check.csv"}
+MEASURED_TABLES = {"speed.csv", "speed_differences.csv", "live_check.csv"}
 MEASURED_COLUMNS = {"seconds", "tokens_per_s"}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from taps import decoding_speed
+from taps.analysis.counted import weights
 from taps.analysis.results import find_replays, load_cycles
 from taps.plumbing.artefacts import read_json
 from taps.plumbing.errors import TapsError
@@ -22,7 +23,7 @@ def test_every_measurement_is_of_the_studys_own(
     decoding_speed.main(["--results", str(results), "--benchmark", "mt_bench", "--output", str(output)])
     lines = read_json(output, kind="decoding_speed")
     replays = find_replays([results / "replays"])
-    assert lines[1]["what"] == f"replay of {len(replays)} conditions, {len(load_cycles(replays))} cycles"
+    assert lines[1]["what"] == f"replay of {len(replays)} conditions, {int(weights(load_cycles(replays)).sum())} cycles"
     assert [line["unit"] for line in lines] == ["positions/s", "s", *["tokens/s", "%"] * 4]
     assert all(line["value"] > 0 for line in lines)
     assert all(line["value"] < 100 for line in lines if line["unit"] == "%")

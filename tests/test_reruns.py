@@ -101,7 +101,10 @@ def test_a_benchmark_runs_its_traces_banks_and_replays(
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("methods.longer", {"training": {"epochs": 7}}), ("mixtures.added", {"math": 0.25, "chat": 0.25})],
+    [
+        ("methods.longer", {"family": "eagle2", "training": {"epochs": 7}}),
+        ("mixtures.added", {"math": 0.25, "chat": 0.25}),
+    ],
     ids=["method", "mixture"],
 )
 def test_a_drafter_traces_nothing(
