@@ -22,7 +22,7 @@ from taps.analysis.claims import Claim, Judgement, claims_of, judge_all
 from taps.analysis.findings import Findings
 from taps.analysis.labels import Labels
 from taps.analysis.rendering import NOTHING, Table, format_interval, format_number, in_print, write_table
-from taps.analysis.verdicts import Outcome
+from taps.analysis.verdicts import IN_WORDS, Outcome
 from taps.plumbing.artefacts import write_json
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.provenance import provenance
@@ -121,11 +121,8 @@ def verdict_table(judgements: Sequence[Judgement], claims: dict[str, Claim], lab
         title="The paper's claims (C), our controls (K) and further questions, judged"
         if labels.roles.plays_the_paper
         else "What this study was asked, judged",
-        caption="A claim is a conjunction of comparisons, each decided by its 95 % interval: reproduced if all hold, "
-        "contradicted if one fails clearly (allowing for their number), no effect if one is shown to be smaller than "
-        "what matters, undecided otherwise. The primary claims are corrected together (Holm, 5 %); all else is "
-        "exploratory. `decided by` names the clearest failure, else the comparison closest to undecided. `published` "
-        "is what the published numbers themselves say.",
+        caption=f"{IN_WORDS} `decided by` names the clearest failure, else the comparison closest to undecided. "
+        "`published` is what the published numbers themselves say.",
         frame=pd.DataFrame(rows),
         shown=pd.DataFrame(shown),
     )

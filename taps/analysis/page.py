@@ -1,7 +1,7 @@
 """The report as one HTML file: nothing is fetched, everything that came from data is escaped.
 
 Reads what the tables, figures and claims stages wrote for it (`tables.json`, `figures.json`, `claims.json`); computes
-no number. Needs neither pandas nor matplotlib.
+no number. Needs neither pandas nor matplotlib. It lies beside the tables' folder, and of long tables holds links there.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from taps.analysis.labels import Labels
+from taps.analysis.verdicts import IN_WORDS, Verdict
 from taps.plumbing.artefacts import read_json
 from taps.plumbing.envelopes import missing as missing_file
 from taps.plumbing.folder_records import check_hashes
@@ -36,7 +37,9 @@ _SECTIONS = (
     ("provenance", "Provenance"),
 )
 _OPTIONAL = ("details", "inputs", "published")  # sections that a study may have nothing for
-_VERDICTS = ("reproduced", "contradicted", "undecided", "not testable here")
+_MOST_ROWS = 200
+"""Rows of a table that the page holds; of a longer one it holds the way to its CSV."""
+
 _NUMBER = re.compile(r"[-+]?[\d ]*\.?\d+( \[.*\])?|–")
 
 
@@ -69,6 +72,9 @@ def build_page(*, study: str, tables: Path, figures: Path, claims: Path, facts: 
             claims=[claim_entry(claim, labels) for claim in judged["claims"]],
             counts=verdict_counts(judged["claims"]),
             num_judged=sum(len(claim["judgements"]) for claim in judged["claims"]),
+            how=IN_WORDS,
+            folder=tables.name,
+            most_rows=_MOST_ROWS,
             figures=[figure_entry(figures, words) for words in read_json(figures / "figures.json", kind="figures")],
             tables_of=lambda section: [entry for entry in entries if entry["section"] == section],
         )
@@ -123,9 +129,9 @@ def claim_entry(claim: dict[str, Any], labels: Labels) -> dict[str, Any]:
 
 
 def verdict_counts(claims: Sequence[dict[str, Any]]) -> list[tuple[str, int]]:
-    """Returns (verdict, number of judgements) in a fixed order, without zeros."""
+    """Returns (verdict, number of judgements) in the order of `Verdict`, without zeros."""
     counts = Counter(item["verdict"] for claim in claims for item in claim["judgements"])
-    return [(verdict, counts[verdict]) for verdict in _VERDICTS if counts[verdict]]
+    return [(str(verdict), counts[verdict]) for verdict in Verdict if counts[verdict]]
 
 
 def missing(tables: Sequence[dict[str, Any]], labels: Labels) -> list[str]:

@@ -34,8 +34,8 @@ from taps.analysis.decisions import SIMILAR_SHARE, Outcome, gain_margin, is_equi
 from taps.analysis.multiplicity import all_of, any_of
 
 __all__ = [
-    "CLEAR_SHARE", "FEWEST_QUESTIONS", "LEVEL", "LOSSLESS_PERCENT", "SIMILAR_SHARE", "Direction", "Evidence",
-    "Interval", "Outcome", "Verdict", "clear_failures", "conclude", "gain_margin", "p_value",
+    "CLEAR_SHARE", "FEWEST_QUESTIONS", "IN_WORDS", "LEVEL", "LOSSLESS_PERCENT", "SIMILAR_SHARE", "Direction",
+    "Evidence", "Interval", "Outcome", "Verdict", "clear_failures", "conclude", "gain_margin", "p_value",
 ]  # fmt: skip
 
 # "More than 80 % of the prompts": the paper's own number.
@@ -46,6 +46,13 @@ FEWEST_QUESTIONS = 6
 # own text is what a sample of a few hundred tokens without any such place can show; near-ties of the target stay below.
 LOSSLESS_PERCENT = 1.0
 LEVEL = 0.05
+
+
+IN_WORDS = (
+    "A claim is a conjunction of comparisons, each decided by its 95 % interval: reproduced if all hold, contradicted "
+    "if one fails clearly (allowing for their number), no effect if one is shown to be smaller than what matters, "
+    "undecided otherwise. The primary claims are corrected together (Holm, 5 %); all else is exploratory."
+)
 
 
 class Verdict(StrEnum):

@@ -1,4 +1,4 @@
-"""What a study is asked: each claim of the paper (C1 to C25), our controls (K1 to K9), and the same of any study.
+"""What a study is asked: each claim of the paper (C1 to C25), our controls (K), and the same of any study.
 
 The paper's statements and the published numbers' own verdicts are data (`taps/published/claims.json`); the modules here
 say which comparisons a statement makes, in functions under `@asks`. `registry` finds them all.

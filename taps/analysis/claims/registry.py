@@ -5,8 +5,8 @@ condition that it says nothing about it yields nothing. `taps.analysis.verdicts`
 estimate.
 
 The modules of this package hold functions under `@asks`: what a study is asked, given who plays which part in it. A
-study of the paper's specialists is asked the paper's claims under their numbers (C1 to C25) and our controls (K1 to
-K9); any other study is asked the same of its own specialists, mixtures and benchmarks.
+study of the paper's specialists is asked the paper's claims under their numbers (C1 to C25) and our controls
+(K); any other study is asked the same of its own specialists, mixtures and benchmarks.
 """
 
 from __future__ import annotations
