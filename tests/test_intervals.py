@@ -218,10 +218,11 @@ def test_means_exist_for_what_every_benchmark_has() -> None:
 
 
 def test_means_balanced_by_domain() -> None:
-    weights = balanced_weights({"gsm8k": "math", "aime": "math", "mt_bench": "chat"})
+    domains = {"gsm8k": "math", "aime": "math", "mt_bench": "chat"}
+    weights = balanced_weights(domains)
     assert weights == {"gsm8k": 0.25, "aime": 0.25, "mt_bench": 0.5}
     parts = [_random(seed, 6, name) for seed, name in enumerate(("aime", "gsm8k", "mt_bench", "other"))]
-    found = with_means(_ratios(*parts), weights=weights, label="balanced")
+    found = with_means(_ratios(*parts), domains=domains, label="balanced")
     means = found.keys.index[found.keys["benchmark"] == "balanced"]
     assert len(means) == 2
     by_name = found.keys["benchmark"] + found.keys["row"].astype(str)
@@ -229,6 +230,18 @@ def test_means_balanced_by_domain() -> None:
     assert estimate["balanced0"] == pytest.approx(
         0.25 * estimate["aime0"] + 0.25 * estimate["gsm8k0"] + 0.5 * estimate["mt_bench0"]
     )
+
+
+def test_a_method_of_fewer_benchmarks_has_weights_of_its_own() -> None:
+    domains = {"gsm8k": "math", "aime": "math", "mt_bench": "chat"}
+    parts = [_random(seed, 6, name) for seed, name in enumerate(domains)]
+    fewer = [_random(seed, 6, name).assign(method="other") for seed, name in enumerate(("gsm8k", "mt_bench"))]
+    found = with_means(_ratios(*parts, *fewer), domains=domains)
+    names = found.keys[["method", "benchmark", "row"]].itertuples(index=False, name=None)
+    values = dict(zip(names, found.estimates, strict=True))
+    for row in (0, 1):
+        mean = (values["other", "gsm8k", row] + values["other", "mt_bench", row]) / 2
+        assert values["other", "mean", row] == pytest.approx(mean)
 
 
 # --- training seeds --------------------------------------------------------------------------------------------------

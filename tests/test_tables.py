@@ -17,7 +17,7 @@ from taps.analysis import results, summaries
 from taps.analysis.labels import Labels
 from taps.analysis.rendering import format_interval
 from taps.plumbing.artefacts import read_json
-from tests.replay_fixtures import BUDGET, LAPTOP, ROLES, rows, write_replays
+from tests.replay_fixtures import BENCHMARKS, BUDGET, LAPTOP, ROLES, rows, write_replays
 
 SMALL: dict[str, Any] = {"num_questions": 6, "num_tokens": 32}
 
@@ -153,6 +153,55 @@ def test_gaps_are_listed_and_stop_nothing(tmp_path: Path) -> None:
     main: Any = pd.read_csv(tmp_path / "t/main_t0.csv")
     assert "mt_bench" not in main.columns
     assert not main["strategy"].eq("merged_concat").any()
+
+
+def test_means_of_methods_with_other_benchmarks_are_over_those_that_they_have(tmp_path: Path) -> None:
+    folder, greedy = tmp_path / "r", ((0.0, 0),)
+    write_replays(folder, methods=("eagle2",), benchmarks=BENCHMARKS, conditions=greedy, **SMALL)
+    write_replays(folder, methods=("hass",), benchmarks=("gsm8k", "mt_bench"), conditions=greedy, **SMALL)
+    write_replays(folder, methods=("eagle2",), benchmarks=("gsm8k", "mt_bench"), conditions=((1.0, 0),), **SMALL)
+    tables.main(["--replay", str(folder), *ROLES, "--output", str(tmp_path / "tables")])
+    labels = Labels(LAPTOP)
+
+    def check(name: str, value: str, other: str) -> None:
+        """A mean weighs domains alike by its own benchmarks, whatever the others have."""
+        table = _csv(tmp_path, name)
+        table = table[~labels.is_sweep(table["drafters"])] if "drafters" in table else table
+        place = [*{"temperature", "method", "strategy", "drafters", "num_draft_tokens", "against", "contrast", other}]
+        place = [column for column in place if column in table]
+        table = table[table["benchmark"].eq("mean") | table["benchmark"].isin(BENCHMARKS)]
+        seen = 0
+        for _, group in table.groupby(place, dropna=False):
+            cells = group.set_index("benchmark")[value]
+            if "mean" in cells and len(cells) > 1:
+                domains = cells.drop("mean").groupby(labels.domain).mean()
+                assert cells["mean"] == pytest.approx(domains.mean(), abs=2e-4), group
+                seen += 1
+        assert seen > 1
+
+    check("acceptance_length", "tau", "")
+    check("acceptance_length", "tau_published_eagle", "")
+    check("method_differences", "difference", "b_method")
+    check("temperature_differences", "difference", "b_temperature")
+    contrasts = _csv(tmp_path, "contrasts")
+    contrasts[contrasts["contrast"].isin(["family", "specialists", "temperature"])].to_csv(
+        tmp_path / "tables/pooled.csv", index=False
+    )
+    check("pooled", "estimate", "")
+    main = _csv(tmp_path, "main_t0").query("method == 'hass' and strategy == 'single' and drafters == 'math'")
+    assert main["mean"].item() == pytest.approx(main[["gsm8k", "mt_bench"]].to_numpy().mean(), abs=1e-4)
+    printed = main[["gsm8k_published", "mt_bench_published"]].to_numpy().mean()
+    assert main["mean_published"].item() == pytest.approx(printed)
+
+
+def test_what_the_paper_has_not_has_no_column(tmp_path: Path) -> None:
+    replays = write_replays(tmp_path / "r", benchmarks=("gsm8k", "gsm_symbolic"), conditions=((0.0, 0),), **SMALL)
+    roles = json.loads(ROLES[1])
+    roles["benchmarks"]["gsm_symbolic"]["published"] = "gsm_symbolic"  # stands for none of the paper's
+    tables.main(["--replay", str(replays), "--roles", json.dumps(roles), "--output", str(tmp_path / "t")])
+    header = (tmp_path / "t/main_t0.md").read_text().splitlines()[2]
+    assert "paper: GSM8K" in header
+    assert header.count("paper: ") == 2  # GSM8K and the mean
 
 
 def test_a_single_file_of_one_strategy_is_enough(tmp_path: Path) -> None:

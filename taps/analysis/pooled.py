@@ -6,7 +6,7 @@ as one slope it is one comparison. `taps.analysis.contrasts` has the weights, th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import pandas as pd
@@ -82,22 +82,46 @@ def _dips(cells: Cells, labels: Labels) -> Iterator[Contrast]:
 
 
 def _temperatures(cells: Cells, labels: Labels) -> Iterator[Contrast]:
+    found = []
     for (temperature, method, benchmark), rows in cells.items():
         others = cells.get((0.0, method, benchmark), {})
-        if temperature != 0 and (shared := [row for row in labels.variants if row in rows and row in others]):
-            found = pooled([difference({rows[row]: 1.0}, {others[row]: 1.0}) for row in shared])
-            yield Contrast("temperature", temperature, method, benchmark, "", found)
+        if temperature != 0 and benchmark != MEAN and (weights := _change(rows, others, labels.variants)):
+            found.append(Contrast("temperature", temperature, method, benchmark, "", weights))
+    yield from _with_means(found, labels)
 
 
 def _families(cells: Cells, labels: Labels) -> Iterator[Contrast]:
+    found = []
     for (temperature, method, benchmark), rows in cells.items():
+        if benchmark == MEAN:
+            continue
         compared = labels.roles.methods[method].compared_with if method in labels.roles.methods else []
         for against in compared:
             others = cells.get((temperature, against, benchmark), {})
             for name, standing in (("family", labels.variants), ("specialists", labels.specialists)):
-                if shared := [row for row in standing if row in rows and row in others]:
-                    found = pooled([difference({rows[row]: 1.0}, {others[row]: 1.0}) for row in shared])
-                    yield Contrast(name, temperature, method, benchmark, against, found)
+                if weights := _change(rows, others, standing):
+                    found.append(Contrast(name, temperature, method, benchmark, against, weights))
+    yield from _with_means(found, labels)
+
+
+def _change(rows: Mapping[Row, int], others: Mapping[Row, int], standing: Sequence[Row]) -> Weights:
+    """Returns the mean change of the standing rows that both have; nothing where there is none."""
+    shared = [row for row in standing if row in rows and row in others]
+    return pooled([difference({rows[row]: 1.0}, {others[row]: 1.0}) for row in shared]) if shared else {}
+
+
+def _with_means(found: Sequence[Contrast], labels: Labels) -> Iterator[Contrast]:
+    """Yields contrasts and their means over the benchmarks that each is held on, domains weighing the same."""
+    yield from found
+    groups: dict[tuple[str, float, str, str], dict[str, Weights]] = {}
+    for item in found:
+        key = (item.contrast, item.temperature, item.method, item.against)
+        groups.setdefault(key, {})[item.benchmark] = item.weights
+    for (contrast, temperature, method, against), parts in groups.items():
+        if len(parts) > 1:
+            shares = balanced_weights({name: labels.domain(name) for name in parts})
+            weights = weighted([(shares[name], part) for name, part in parts.items()])
+            yield Contrast(contrast, temperature, method, MEAN, against, weights)
 
 
 def _own_answers(cells: Cells, labels: Labels) -> Iterator[Contrast]:

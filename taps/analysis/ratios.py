@@ -77,23 +77,24 @@ def linearised(keys: pd.DataFrame, tops: np.ndarray, bottoms: np.ndarray, benchm
 def with_means(
     quantities: Quantities,
     *,
-    weights: Mapping[str, float] | None = None,
+    domains: Mapping[str, str] | None = None,
     within: Sequence[str] = ("temperature", "method"),
     label: str = "mean",
 ) -> Quantities:
     """Returns the quantities and, behind them, their means over benchmarks (`benchmark` = label).
 
-    A mean exists for what is held on *every* benchmark of its `within` (those with a weight, if there are weights), at
-    least two: other means would not be comparable.
+    A mean exists for what is held on *every* benchmark of its `within` (those with a domain, if domains are told), at
+    least two: other means would not be comparable. Domains weigh the same by the benchmarks that are held there: a
+    method of fewer benchmarks has weights of its own.
 
     Args:
-        weights: Benchmark -> weight, made to sum to 1; equal by default (`balanced_weights` for domains).
+        domains: Benchmark -> domain, for weights of `balanced_weights`; benchmarks weigh the same by default.
         within: Keys that tell apart the conditions that may have different benchmarks.
         label: What the mean is called.
     """
     keys = quantities.keys
     others = [name for name in keys.columns if name != "benchmark"]
-    part = keys if weights is None else keys[keys["benchmark"].isin([name for name in weights if weights[name]])]
+    part = keys if domains is None else keys[keys["benchmark"].isin(list(domains))]
     wanted = part.groupby(list(within), observed=True)["benchmark"].transform("nunique")
     number = part.groupby(others, observed=True, sort=True).ngroup().to_numpy()
     order = np.argsort(number, kind="stable")
@@ -101,8 +102,9 @@ def with_means(
     sums: list[dict[int, float]] = []
     for rows in groups:
         if len(rows) > 1 and len(rows) == wanted[rows[0]]:
-            share = np.array([1.0 if weights is None else weights[name] for name in keys["benchmark"].to_numpy()[rows]])
-            sums.append(dict(zip(rows.tolist(), (share / share.sum()).tolist(), strict=True)))
+            names = [str(name) for name in keys["benchmark"].to_numpy()[rows]]
+            shares = balanced_weights({name: name if domains is None else domains[name] for name in names})
+            sums.append({row: shares[name] for row, name in zip(rows.tolist(), names, strict=True)})
     named = keys.iloc[[next(iter(row_weights)) for row_weights in sums]].assign(benchmark=label)
     together = quantities.combined(sums, named)
     return joined([quantities, together], pd.concat([keys, named], ignore_index=True))

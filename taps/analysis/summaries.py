@@ -15,7 +15,7 @@ import pandas as pd
 from taps.analysis import measures
 from taps.analysis.counted import weighted_sums
 from taps.analysis.intervals import Quantities
-from taps.analysis.labels import BY_ENTROPY, MATCHED, MERGER, ROUTER, Labels, Row, routers
+from taps.analysis.labels import BY_ENTROPY, MATCHED, MEAN, MERGER, ROUTER, Labels, Row, routers
 from taps.analysis.ratios import balanced_weights, ratios, with_means
 from taps.analysis.results import ROW
 from taps.analysis.shares import clustered_shares, question_shares
@@ -38,9 +38,16 @@ def acceptance(cycles: pd.DataFrame, labels: Labels) -> tuple[Quantities, pd.Dat
     return tau, table[[*KEYS, *columns, *counts]].sort_values(KEYS, ignore_index=True)
 
 
-def with_domain_means(quantities: Quantities, labels: Labels) -> Quantities:
-    """Returns the quantities with their means over benchmarks, every domain weighing the same."""
-    return with_means(quantities, weights=balanced_weights(_domains(labels, quantities.keys["benchmark"])))
+def with_domain_means(quantities: Quantities, labels: Labels, *more: str) -> Quantities:
+    """Returns the quantities with their means over benchmarks, every domain weighing the same.
+
+    Args:
+        quantities: Without such means.
+        labels: Know the domains.
+        more: Keys beside temperature and method that tell apart conditions which may have different benchmarks.
+    """
+    domains = _domains(labels, quantities.keys["benchmark"])
+    return with_means(quantities, domains=domains, within=["temperature", "method", *more])
 
 
 def _domains(labels: Labels, benchmarks: pd.Series) -> dict[str, str]:
@@ -60,7 +67,10 @@ def _definitions(cycles: pd.DataFrame, sums: pd.DataFrame, labels: Labels) -> pd
     seeds = cycles[[*KEYS, "seed"]].drop_duplicates().sort_values("seed").groupby(KEYS, observed=True)["seed"]
     table = table.join(seeds.agg(lambda values: "+".join(map(str, values))).rename("seeds")).reset_index()
     table = table.astype({"benchmark": str})
-    weights = table["benchmark"].map(balanced_weights(_domains(labels, table["benchmark"])))
+    domains = _domains(labels, table["benchmark"])
+    held = table.groupby(_PLACE[:2], observed=True)["benchmark"]
+    weights = held.transform(lambda names: names.map(balanced_weights({name: domains[name] for name in set(names)})))
+    weights = weights.astype(float)
     weighted = table.assign(weight=weights, **{name: table[name] * weights for name in others})
     over = weighted.groupby([name for name in KEYS if name != "benchmark"], observed=True)
     means = over[others].sum(min_count=1).div(over["weight"].sum(), axis=0)
@@ -97,19 +107,24 @@ def paired_differences(tau: Quantities, standards: Sequence[Row], *, num_draft_t
     return table.sort_values(list(difference.columns), ignore_index=True)
 
 
-def differences_between(tau: Quantities, column: str, pairs: list[tuple[object, object]]) -> pd.DataFrame:
+def differences_between(
+    tau: Quantities, labels: Labels, column: str, pairs: list[tuple[object, object]]
+) -> pd.DataFrame:
     """Returns tau(a) - tau(b) of the same row under two values of `column` (`method` or `temperature`).
 
-    The first of each pair stands in the column itself, the second in `b_<column>`.
+    The first of each pair stands in the column itself, the second in `b_<column>`. Means are over the benchmarks that
+    both have.
     """
     others = [name for name in KEYS if name != column]
     found: list[tuple[int, int]] = []
-    for _, group in tau.keys.groupby(others, observed=True, sort=True):
+    cells = tau.keys[tau.keys["benchmark"].ne(MEAN)]
+    for _, group in cells.groupby(others, observed=True, sort=True):
         rows = dict(zip(group[column], group.index, strict=True))
         found += [(rows[a], rows[b]) for a, b in pairs if a in rows and b in rows]
     a, b = _columns(found)
     keys = tau.keys.iloc[a].assign(**{f"b_{column}": tau.keys[column].to_numpy()[b]})
-    table = tau.minus(a, b, keys).frame("difference", p_value="p_value")
+    differences = with_domain_means(tau.minus(a, b, keys), labels, f"b_{column}")
+    table = differences.frame("difference", p_value="p_value")
     return table.sort_values([*KEYS, f"b_{column}"], ignore_index=True)
 
 
@@ -288,8 +303,7 @@ def router_accuracy(
         )
     right = right.assign(benchmark=right["benchmark"].astype(str), one=1)
     found = ratios(right, [*_ROUTER, "drafters"], "share_of_questions", "one", training_seed=SEED)
-    weights = balanced_weights({name: str(matched[name]) for name in set(right["benchmark"])})
-    means = with_means(found, weights=weights)
+    means = with_means(found, domains={name: str(matched[name]) for name in set(right["benchmark"])})
     means = means.take(means.keys["benchmark"].eq("mean").to_numpy()).scaled(100)
     pairs = []
     for _, group in means.keys.groupby([*_ROUTER[:2], "drafters", "num_draft_tokens"], observed=True, sort=True):

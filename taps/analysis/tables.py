@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 
 import pandas as pd
@@ -40,7 +40,7 @@ def acceptance_tables(sample: Sample) -> Iterator[Table]:
         "method_differences",
         "Differences between draft families",
         "tau of `method` minus tau of `b method`, the same drafters, questions and random numbers.",
-        summaries.differences_between(tau, "method", [*methods]),
+        summaries.differences_between(tau, labels, "method", [*methods]),
         sample,
     )
     yield Table(
@@ -61,7 +61,7 @@ def acceptance_tables(sample: Sample) -> Iterator[Table]:
         "temperature_differences",
         "Differences between temperatures",
         "tau at `temperature` minus tau at T = 0, paired over questions (the texts differ).",
-        summaries.differences_between(tau, "temperature", [*others]),
+        summaries.differences_between(tau, labels, "temperature", [*others]),
         sample,
     )
 
@@ -79,12 +79,13 @@ def main_table(table: pd.DataFrame, temperature: float, sample: Sample) -> Table
     rows, shown = [], []
     for method in sorted(set(part["method"])):
         cells = part[part["method"] == method].set_index(["strategy", "drafters", "benchmark"])
+        held = {name for _, _, name in cells.index}
         for strategy, drafters in sorted({key[:2] for key in cells.index}, key=lambda key: labels.row_order(*key)):
             row: dict[str, object] = {"method": method, "strategy": strategy, "drafters": drafters}
             text = {"family": labels.method(method), "variant": labels.row(strategy, drafters)}
             for benchmark in benchmarks:
                 title = labels.benchmark(benchmark)
-                printed = _printed(labels, temperature, method, Row(strategy, drafters), benchmark)
+                printed = _printed(labels, temperature, method, Row(strategy, drafters), benchmark, held)
                 key = (strategy, drafters, benchmark)
                 tau, low, high = _interval_at(cells, key)
                 row |= {benchmark: tau, f"{benchmark}_low": low, f"{benchmark}_high": high}
@@ -100,13 +101,18 @@ def main_table(table: pd.DataFrame, temperature: float, sample: Sample) -> Table
         caption=f"{TAU} {INTERVAL} {_PAPER_COLUMNS if has_paper else ''}Merged trees "
         f"and double budgets verify more nodes than the other rows: see the node budgets. {sample.words()}",
         frame=pd.DataFrame(rows).astype({f"{name}_published": float for name in benchmarks if has_paper}),
-        shown=pd.DataFrame(shown),
+        shown=_without_empty(pd.DataFrame(shown)),
     )
+
+
+def _without_empty(shown: pd.DataFrame) -> pd.DataFrame:
+    """Returns the columns but those in which nothing stands, e.g. the paper's of a benchmark that it has not."""
+    return shown[[name for name in shown.columns if set(shown[name]) != {format_number(None)}]]
 
 
 _PAPER_COLUMNS = (
     "Columns `paper` hold the published cell (another target of 8B parameters, other corpora; stand-ins beside the "
-    "benchmark they stand in for; its mean with the domains weighing the same, as in ours). "
+    "benchmark they stand in for; its mean over the benchmarks that it has of ours, domains weighing the same). "
 )
 
 
@@ -203,10 +209,13 @@ def _with_intervals(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
 # --- helpers ---------------------------------------------------------------------------------------------------------
 
 
-def _printed(labels: Labels, temperature: float, method: str, row: Row, benchmark: str) -> float | None:
+def _printed(
+    labels: Labels, temperature: float, method: str, row: Row, benchmark: str, held: Collection[str]
+) -> float | None:
+    """Returns the published cell beside ours, of a mean that over the benchmarks `held` here; None if there is none."""
     variant = published_variant(row)
     if variant is None:
         return None
     if benchmark == MEAN:
-        return published.balanced_tau(temperature, method, variant)
+        return published.balanced_tau(temperature, method, variant, [labels.published_benchmark(name) for name in held])
     return published.tau(temperature, method, variant, labels.published_benchmark(benchmark))

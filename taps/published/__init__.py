@@ -7,6 +7,7 @@ benchmarks and variants. The files and where each number comes from are describe
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,12 +58,21 @@ def tau(temperature: float, method: str, variant: str, benchmark: str) -> float 
     return _cells().get((temperature, method, variant, benchmark))
 
 
-def balanced_tau(temperature: float, method: str, variant: str) -> float | None:
-    """Returns a row's mean with every domain (a matched specialist's) weighing the same; the printed one differs."""
+def balanced_tau(temperature: float, method: str, variant: str, benchmarks: Collection[str]) -> float | None:
+    """Returns a row's mean with every domain (a matched specialist's) weighing the same; the printed one differs.
+
+    Args:
+        temperature, method, variant: The row.
+        benchmarks: What to take the mean over; those that are not the paper's are left out.
+    """
     domains: dict[str, list[float]] = {}
     for name, item in paper()["benchmarks"].items():
+        if name not in benchmarks:
+            continue
         cell = tau(temperature, method, variant, name)
         if cell is None:
             return None
         domains.setdefault(item["matched"], []).append(cell)
+    if not domains:
+        return None
     return sum(sum(cells) / len(cells) for cells in domains.values()) / len(domains)
