@@ -37,7 +37,7 @@ _SECTIONS = (
     ("provenance", "Provenance"),
 )
 _OPTIONAL = ("details", "inputs", "published")  # sections that a study may have nothing for
-_MOST_ROWS = 200
+_MOST_ROWS = 100
 """Rows of a table that the page holds; of a longer one it holds the way to its CSV."""
 
 _NUMBER = re.compile(r"[-+]?[\d ]*\.?\d+( \[.*\])?|–")
