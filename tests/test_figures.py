@@ -14,7 +14,7 @@ import pytest
 from taps import figures, tables
 from taps.analysis.figures import acceptance, details
 from taps.analysis.figures import trees as tree_figure
-from taps.analysis.figures.style import interval_bars, save, styled
+from taps.analysis.figures.style import Picture, grid, interval_bars, save, styled
 from taps.analysis.findings import Findings
 from taps.analysis.labels import Labels
 from taps.decoding.recording import Recording
@@ -173,3 +173,10 @@ def test_stage_imports_no_model_library() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_a_panel_without_data_is_not_drawn(tmp_path: Path) -> None:
+    drawing, (first, second) = grid(2, columns=2, height_in=2.0)
+    first.plot([0, 1], [0, 1])
+    save(Picture(name="p", figure=drawing, title="", caption="", alt=""), tmp_path)
+    assert (first.get_visible(), second.get_visible()) == (True, False)

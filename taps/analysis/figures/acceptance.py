@@ -57,8 +57,8 @@ def acceptance_length(found: Findings) -> Picture | None:
     return Picture(
         name="acceptance_length",
         title="Acceptance length per benchmark",
-        caption=f"{_TAU} {_BARS} Merged with all nodes and one drafter with double budget verify twice the nodes of "
-        f"the other rows. {sample_text(_at_main_budget(found))}",
+        caption=f"{_TAU} {_BARS} A mean is over the benchmarks that its condition has. Merged with all nodes and one "
+        f"drafter with double budget verify twice the nodes of the other rows. {sample_text(_at_main_budget(found))}",
         alt=f"Dot plot of acceptance length with intervals, one panel per benchmark. Longest rows: {best}.",
         figure=figure,
     )

@@ -143,11 +143,13 @@ def condition_title(labels: Labels, where: Where) -> str:
 
 
 def save(picture: Picture, folder: Path) -> None:
-    """Writes `<name>.png` (256 colours) and `<name>.pdf`, without time stamps or program versions.
+    """Writes `<name>.png` (256 colours) and `<name>.pdf`, without time stamps, program versions or empty panels.
 
     The canvases print directly: `Figure.savefig` would draw everything twice per file.
     """
     figure = picture.figure
+    for panel in figure.axes:
+        panel.set_visible(panel.has_data())  # a condition may have fewer benchmarks than another
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     pixels = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
