@@ -178,5 +178,7 @@ def test_stage_imports_no_model_library() -> None:
 def test_a_panel_without_data_is_not_drawn(tmp_path: Path) -> None:
     drawing, (first, second) = grid(2, columns=2, height_in=2.0)
     first.plot([0, 1], [0, 1])
+    second.plot([], [])
+    second.axhline(0)
     save(Picture(name="p", figure=drawing, title="", caption="", alt=""), tmp_path)
     assert (first.get_visible(), second.get_visible()) == (True, False)

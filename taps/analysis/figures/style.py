@@ -149,7 +149,9 @@ def save(picture: Picture, folder: Path) -> None:
     """
     figure = picture.figure
     for panel in figure.axes:
-        panel.set_visible(panel.has_data())  # a condition may have fewer benchmarks than another
+        panel.set_visible(
+            bool(np.isfinite(panel.dataLim.get_points()).all())
+        )  # a condition may have fewer benchmarks than another
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     pixels = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
