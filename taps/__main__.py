@@ -21,7 +21,8 @@ PURPOSES = {
         "join_texts", "calibrate", "fit_router", "replay", "cost", "tune", "live_check",
     ),
     "The report": ("tables", "figures", "claims", "page"),
-    "By hand": ("decode", "export_draft", "audit", "show_mask", "check_views", "speed", "decoding_speed"),
+    "By hand": ("decode", "export_draft", "audit", "show_mask", "speed", "decoding_speed"),
+    "Proofs on a finished study, and on this machine": ("lossless", "check_views", "faults"),
 }  # fmt: skip
 """Purpose -> stages."""
 

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from tests.faults import Reference, undisturbed
+from taps.faults import Reference, undisturbed
 
 if TYPE_CHECKING:
-    from tests.artefact_studies import Study
+    from tests.support.artefact_studies import Study
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: the processes share the cores
 os.environ["TAPS_SNAKEMAKE_OPTIONS"] = ""  # stages run as the workflow's jobs do: remedies name its commands
 
 _TOGETHER = {  # files whose tests share a costly fixture -> what they share
-    "tests/test_additions.py": "finished study",
-    "tests/test_decoding_speed.py": "finished study",
-    "tests/test_faults.py": "finished study",
-    "tests/test_reruns.py": "finished study",
-    "tests/test_damage.py": "two studies",
-    "tests/test_lineage.py": "two studies",
+    "tests/workflow/test_additions.py": "finished study",
+    "tests/stages/test_decoding_speed.py": "finished study",
+    "tests/workflow/test_faults.py": "finished study",
+    "tests/workflow/test_reruns.py": "finished study",
+    "tests/whole/test_damage.py": "two studies",
+    "tests/plumbing/test_lineage.py": "two studies",
 }
 
 
@@ -49,7 +49,7 @@ def finished_smoke(tmp_path_factory: pytest.TempPathFactory) -> Reference:
 @pytest.fixture(scope="session")
 def studies(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Study]:
     """Returns two studies in miniature that share nothing; leave them as they are."""
-    from tests.artefact_studies import Study
+    from tests.support.artefact_studies import Study
 
     folder = tmp_path_factory.mktemp("studies")
     return Study(folder / "a", seed=0), Study(folder / "b", seed=5)

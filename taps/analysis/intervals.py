@@ -25,7 +25,7 @@ spread: no sample shows that every question gives the same. One case is known ex
 every question (two rows that do the same) has the interval [0, 0], p = 1, and `is_identical`.
 
 Coverage of the nominal 95 %, by simulation: 0.94 to 0.97 at 7, 14 and 40 questions, also when answers have 3 to 512
-tokens (`python -m tests.interval_coverage`); the percentile bootstrap covers 0.87 to 0.89 at 7.
+tokens (`python -m tests.support.interval_coverage`); the percentile bootstrap covers 0.87 to 0.89 at 7.
 Source: B. Efron, C. Stein, "The jackknife estimate of variance" (1981); L. Kish, "Survey sampling" (1965).
 
 Shape letters: R quantities, S training seeds, Q questions of all benchmarks one behind another, B benchmarks.

@@ -20,9 +20,9 @@ the mean itself.
 Why not Satterthwaite's degrees for seeds and questions together: V_s has S - 1 degrees, and where it comes out small by
 chance he trusts it; such intervals cover 0.87 with 2 seeds and 0.92 with 3 where seeds matter most. Why W: the less of
 V_s is interaction, the more its few degrees count; with 2 seeds that cannot be told, and nothing is taken off. Coverage
-of differences and means over the spreads below (`python -m tests.interval_coverage`): 0.96 on average with 5 seeds and
-with 3, least 0.92; 0.975 with 2, least 0.92. These last are wide, t_s being 12.7: two seeds decide little, three are
-the fewest that pay.
+of differences and means over the spreads below (`python -m tests.support.interval_coverage`): 0.96 on average with 5
+seeds and with 3, least 0.92; 0.975 with 2, least 0.92. These last are wide, t_s being 12.7: two seeds decide little,
+three are the fewest that pay.
 
 How large the parts are, in tau, three seeds of the laptop study's draft models on 24 GSM8K and 12 MT-Bench questions:
 differences of two rows vary by 0.00 to 0.055 between seeds and 0.01 to 0.23 between questions; of the latter's variance

@@ -1,0 +1,226 @@
+"""The page: self-contained, escaped, honest about gaps; in a real browser: themes, sorting, phone width, no network."""
+
+from __future__ import annotations
+
+import html
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taps import claims, figures, page, tables
+from taps.analysis.page import cell_class, verdict_counts, with_code
+from taps.analysis.verdicts import Verdict
+from taps.plumbing.artefacts import read_json, write_json
+from taps.plumbing.provenance import provenance
+from tests.support.browser import CHROMIUM, Page, browser
+from tests.support.replay_fixtures import ROLES, write_replays
+from tests.support.report_fixtures import write_artefacts
+
+SIZE: dict[str, Any] = {
+    "num_questions": 3,
+    "num_tokens": 24,
+    "methods": ("eagle2",),
+    "conditions": ((0.0, 0), (1.0, 0)),
+}
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here (Debian: apt-get install chromium)")
+
+
+def build(folder: Path, replays: Path, flags: list[str], study: str = "made-up") -> Path:
+    """Runs all four stages of the report and returns the page."""
+    places = {name: str(folder / name) for name in ("tables", "figures", "claims")}
+    tables.main(["--replay", str(replays), *flags, *ROLES, "--output", places["tables"]])
+    for stage, name in ((figures, "figures"), (claims, "claims")):
+        stage.main(["--tables", places["tables"], "--output", places[name]])
+    words = [word for name, place in places.items() for word in (f"--{name}", place)]
+    page.main(["--study", study, *words, "--fact", "Machine", "2 <cores>", "--output", str(folder / "index.html")])
+    return folder / "index.html"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns the page of a synthetic study that lacks a benchmark at T = 1."""
+    folder = tmp_path_factory.mktemp("report")
+    replays = write_replays(folder / "r", benchmarks=("gsm8k", "mt_bench"), **SIZE)
+    (replays / "eagle2/mt_bench/t1_s0.parquet").unlink()
+    return build(folder, replays, write_artefacts(folder), study="<script>alert(1)</script>")
+
+
+def test_page_stands_alone_and_is_small(report: Path) -> None:
+    text = report.read_text()
+    assert len(re.sub(r"data:[^\"]+", "", text)) < 1e6
+    for link in re.findall(r"(?:src|href)=\"(?!data:|#)([^\"]*)\"", text):
+        assert (report.parent / link).is_file()
+    assert "@import" not in text
+    assert "url(" not in text
+
+
+def test_what_came_from_data_is_escaped(report: Path) -> None:
+    text = report.read_text()
+    assert "<script>alert(1)" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    assert "2 &lt;cores&gt;" in text
+    assert "a &amp; b &lt;i&gt;.json" in text
+    assert text.count("<script>") == 1
+
+
+def test_every_printed_number_of_the_csv_is_on_the_page(report: Path) -> None:
+    text = html.unescape(report.read_text())
+    index = read_json(report.parent / "tables/tables.json", kind="tables")["tables"]
+    latex = (report.parent / "tables/main_t0.tex").read_text()
+    (main,) = [entry for entry in index if entry["name"] == "main_t0"]
+    cells = [cell for row in main["rows"] for cell in row if "[" in cell]
+    assert len(cells) > 20
+    assert all(f">{cell}<" in text and cell in latex for cell in cells)
+
+
+def test_gaps_are_said_first(report: Path) -> None:
+    text = report.read_text()
+    summary = text[text.index('id="summary"') : text.index('id="tables"')]
+    assert "This study is incomplete" in summary
+    assert "MT-Bench, EAGLE-2, T = 1 (benchmark not replayed)" in summary
+
+
+def test_every_figure_has_a_caption_and_a_description(report: Path) -> None:
+    text = report.read_text()
+    index = read_json(report.parent / "figures/figures.json", kind="figures")
+    assert text.count("<figure id=") == len(index) == text.count("data:image/png;base64,") > 8
+    assert all(f'alt="{html.escape(entry["alt"], quote=False)[:20]}' in text for entry in index)
+
+
+def test_every_claim_is_there_with_its_published_verdict(report: Path) -> None:
+    text = html.unescape(report.read_text())
+    about_hass = {"C22"}  # which this study does not have
+    for number in {f"C{index}" for index in range(1, 26)} - about_hass:
+        assert f'id="claim-{number}"' in text
+    assert not [number for number in about_hass if f'id="claim-{number}"' in text]
+    assert "Published numbers: holds, +1.03." in text
+    for question in ("win on that task?", "good everywhere?", "combining specialists?", "should route"):
+        assert question in text
+
+
+def test_same_inputs_same_page(report: Path, tmp_path: Path) -> None:
+    flags = [word for name in ("tables", "figures", "claims") for word in (f"--{name}", str(report.parent / name))]
+    for name in ("one", "two"):
+        page.main(["--study", "s", *flags, "--output", str(tmp_path / name)])
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_cells_and_captions() -> None:
+    assert (
+        str(cell_class("2.05 [1.98, 2.12]"))
+        == str(cell_class("-0.3"))
+        == str(cell_class("12 345"))
+        == ' class="number"'
+    )
+    assert str(cell_class("GSM8K")) == ""
+    assert str(cell_class("x" * 60)) == ' class="text"'
+    assert str(with_code("<b> `a<b`")) == "&lt;b&gt; <code>a&lt;b</code>"
+
+
+def test_a_missing_picture_is_one_clear_error(report: Path, tmp_path: Path) -> None:
+    words = [{"name": "gone", "title": "t", "caption": "c", "alt": "a"}]
+    write_json(tmp_path / "figures.json", words, kind="figures", provenance=provenance(stage="test"))
+    flags = ["--study", "s", "--tables", str(report.parent / "tables"), "--claims", str(report.parent / "claims")]
+    command = [sys.executable, "-m", "taps.page", *flags, "--figures", str(tmp_path), "--output", str(tmp_path / "x")]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    assert "gone.png: missing; " in found.stderr.splitlines()[-1]
+
+
+# --- in a browser ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def opened(report: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """Yields the page, open in a browser."""
+    with browser(tmp_path_factory.mktemp("profile")) as tab:
+        tab.open(report)
+        yield tab
+
+
+@needs_browser
+def test_no_console_error_no_network_every_figure_rendered(opened: Page) -> None:
+    images = opened.run("[...document.images].map(image => image.complete && image.naturalWidth > 300)")
+    assert images
+    assert all(images)
+    assert opened.complaints == []
+    assert [url for url in opened.requests if not url.startswith(("file:", "data:"))] == []
+    assert sum(url.startswith("file:") for url in opened.requests) == 1
+
+
+@needs_browser
+def test_a_click_and_a_key_sort_a_table(opened: Page) -> None:
+    header = "#tables table thead th:nth-child(3) button"
+    rows = "[...document.querySelector('#tables table').tBodies[0].rows]"
+    column = f"{rows}.map(row => parseFloat(row.cells[2].textContent))"
+    state = "document.querySelector('#tables table thead th:nth-child(3)').getAttribute('aria-sort')"
+    before = opened.run(column)
+    opened.click(header)
+    assert opened.run(column) == sorted(before) != before
+    assert opened.run(state) == "ascending"
+    opened.run(f"document.querySelector('{header}').focus()")
+    opened.press("Enter", "\r")
+    assert opened.run(column) == sorted(before, reverse=True)
+    assert opened.run(state) == "descending"
+
+
+@needs_browser
+def test_a_link_to_a_claim_opens_it(opened: Page) -> None:
+    claim = "document.querySelector('#claim-C2').open"
+    assert not opened.run(claim)
+    opened.click(".answers a[href='#claim-C2']")
+    opened.wait(claim)
+
+
+@needs_browser
+def test_themes_follow_the_system_and_the_button(opened: Page, tmp_path: Path) -> None:
+    theme, paper = "document.documentElement.dataset.theme", "getComputedStyle(document.body).backgroundColor"
+    found = {}
+    for scheme in ("light", "dark"):
+        opened.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        opened.wait(f"{theme} == '{scheme}'")
+        found[scheme] = opened.run(paper)
+        opened.screenshot(tmp_path / f"{scheme}.png")
+    assert found["light"] != found["dark"]
+    opened.click("#theme")
+    assert (opened.run(theme), opened.run(paper)) == ("light", found["light"])
+    opened.click("#theme")
+
+
+@needs_browser
+def test_phone_width_needs_no_sideways_scrolling(opened: Page) -> None:
+    opened.call("Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=2, mobile=True)
+    try:
+        assert opened.run("document.documentElement.scrollWidth") <= 360
+        assert opened.run("Math.max(...[...document.images].map(image => image.getBoundingClientRect().right))") <= 360
+    finally:
+        opened.call("Emulation.clearDeviceMetricsOverride")
+
+
+def test_no_verdict_is_lost_in_counting() -> None:
+    claims = [
+        {"judgements": [{"verdict": str(verdict)} for verdict in Verdict]},
+        {"judgements": [{"verdict": "no effect"}]},
+    ]
+    assert sum(number for _, number in verdict_counts(claims)) == len(Verdict) + 1
+
+
+@needs_browser
+def test_everything_has_a_name_for_screen_readers(opened: Page) -> None:
+    assert opened.run("document.documentElement.lang") == "en"
+    assert opened.run("[...document.images].every(image => image.alt.length > 20)")
+    assert opened.run(
+        "[...document.querySelectorAll('button')].every(b => (b.textContent + b.ariaLabel).trim().length > 0)"
+    )
+    sections = "[...document.querySelectorAll('section')]"
+    assert opened.run(f"{sections}.every(part => document.getElementById(part.getAttribute('aria-labelledby')))")
+    assert opened.run(
+        "[...document.querySelectorAll('nav a')].every(a => document.querySelector(a.getAttribute('href')))"
+    )
+    ids = opened.run("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids))
