@@ -85,7 +85,8 @@ class Judgement:
         evidence: Every comparison made.
         gaps: What could not be compared, and why.
         p_value: Of the verdict (`taps.analysis.verdicts`), NaN where it has none.
-        p_corrected: The same, corrected for the number of primary claims; NaN for an exploratory judgement.
+        is_primary: Whether it is corrected together with the other primary ones.
+        p_corrected: The p value after that correction; NaN for an exploratory judgement, and for one not testable here.
     """
 
     claim: str
@@ -94,12 +95,8 @@ class Judgement:
     evidence: list[Evidence]
     gaps: list[str]
     p_value: float = math.nan
+    is_primary: bool = False
     p_corrected: float = math.nan
-
-    @property
-    def is_primary(self) -> bool:
-        """Whether it was corrected together with the other primary ones."""
-        return math.isfinite(self.p_corrected)
 
     @property
     def decisive(self) -> Evidence | None:
@@ -140,11 +137,15 @@ def judge(claim: Claim, found: Findings, where: Where) -> Judgement:
 
 
 def judge_all(claims: Sequence[Claim], found: Findings) -> list[Judgement]:
-    """Returns the judgements of all claims under all conditions that they speak about, primary ones corrected."""
+    """Returns the judgements of all claims under all conditions that they speak about, primary ones corrected.
+
+    A claim that the study cannot test is none of the tests that are corrected for: that was settled before any result.
+    """
     judged = [judge(claim, found, where) for claim in claims for where in found.families]
     judged = [item for item in judged if item.applies]
     primary = {claim.id for claim in claims if claim.is_primary}
-    places = [at for at, item in enumerate(judged) if item.claim in primary and item.where == found.main_condition]
+    judged = [replace(item, is_primary=item.claim in primary and item.where == found.main_condition) for item in judged]
+    places = [at for at, item in enumerate(judged) if item.is_primary and item.verdict != Verdict.NOT_TESTABLE]
     for at, corrected in zip(places, holm([judged[at].p_value for at in places]), strict=True):
         judged[at] = _corrected(judged[at], float(corrected))
     return judged
