@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from tests.support.families import FAMILIES, finish, prepare
+from tests.support.families import FAMILIES, ROOT, finish, prepare
 
 WHOLE = ("llama3_1", "qwen3_tied", "deepseek_v3", "glm")  # scaled, tied, routed and latent, partly rotated
 
@@ -37,3 +37,14 @@ def test_there_are_forty_families_and_both_outcomes():
     refused = sum(family.refused is not None for family in FAMILIES.values())
     assert len(FAMILIES) >= 40
     assert min(refused, len(FAMILIES) - refused) >= 15
+
+
+def test_the_page_says_what_comes_out() -> None:
+    page = (ROOT / "docs/families.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")][2:]
+    assert {row[0]: row[2] for row in rows} == {
+        name: "finished" if family.refused is None else "refused" for name, family in FAMILIES.items()
+    }
+    for name, _, outcome, stage, detail in rows:
+        assert stage == ("live_check" if outcome == "finished" else "prepare_target")
+        assert outcome == "finished" or re.search(FAMILIES[name].refused, detail)

@@ -29,6 +29,7 @@ from taps.plumbing.artefacts import read_json, write_jsonl
 from taps.plumbing.errors import TapsError
 from taps.tiny_target import byte_tokenizer
 
+ROOT = Path(__file__).parents[2]
 TEXT = "Tom has 3 apples. He buys 2 more. How many are there? There are 3 + 2 = 5 apples."
 _BASE = {
     "vocab_size": 320,
