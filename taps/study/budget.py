@@ -169,6 +169,7 @@ def study_work(config: Mapping[str, Any]) -> list[Work]:
     drafted = sum(num_drafted(config, method) for method in config["methods"])
     tree = 1 + config["drafting"]["depth"] * config["drafting"]["top_k"]
     return [
+        *_answers(config),
         *_preparation(config, features),
         Work(
             stage="trace",
@@ -178,6 +179,13 @@ def study_work(config: Mapping[str, Any]) -> list[Work]:
         ),
         Work(stage="bank", model="draft", flops=shape.draft_flops(drafted * tree, context), rate=TRAINING),
     ]
+
+
+def _answers(config: Mapping[str, Any]) -> list[Work]:
+    """Returns the operations of answering corpora anew; every token of theirs counts as decoded, which is the most."""
+    tokens = sum(corpus_tokens(config, name) for name, corpus in config["corpora"].items() if corpus["regenerate"])
+    flops = shape_of(config).target_flops(tokens, _row_length(config) / 2, head=True)
+    return [Work(stage="regenerate", model="target", flops=flops, rate=DECODING)] if tokens else []
 
 
 def _preparation(config: Mapping[str, Any], num_tokens: float) -> list[Work]:

@@ -90,6 +90,20 @@ def test_imported_drafters_cost_no_training_and_no_features(paper: dict[str, Any
     assert work["trace"] > 0
 
 
+def test_answers_of_the_targets_own_are_reckoned_and_shown(paper: dict[str, Any]) -> None:
+    config = copy.deepcopy(paper)
+    assert not [item for item in study_work(paper) if item.stage == "regenerate"]
+    config["corpora"]["math"]["regenerate"] = {"temperature": 0, "max_new_tokens": 64, "batch_size": 8}
+    (answers,) = (item for item in study_work(config) if item.stage == "regenerate")
+    tokens = corpus_tokens(config, "math")
+    parameters = shape_of(config).target_parameters
+    assert 1.5 * tokens * parameters < answers.flops < 3 * tokens * parameters  # two per parameter, and attention
+    assert hours(study_work(config), {"training_tflops": 1.0, "decoding_tflops": 1.0}) > hours(
+        study_work(paper), {"training_tflops": 1.0, "decoding_tflops": 1.0}
+    )
+    assert "| regenerate | target |" in as_text(make_plan(config, {"regenerate": 1}, 10**15))
+
+
 def test_replay_spares_most_of_the_targets_evaluation(paper: dict[str, Any]) -> None:
     ours = sum(item.flops for item in study_work(paper) if item.stage == "trace")
     theirs = sum(item.flops for item in original_work(paper) if (item.stage, item.model) == ("evaluate", "target"))
