@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from taps.plumbing.artefacts import read_tensors, write_tensors
+from taps.plumbing.artefacts import write_tensors
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.lineage import check_made_from, labels_of
 from taps.plumbing.provenance import digests_of, provenance
@@ -53,15 +53,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     labels |= labels_of(args.trace, "benchmark", kind="trace")
     import torch
 
-    from taps.decoding.banks import bank_of_trace
+    from taps.decoding.banks import bank_of_trace, read_trace
     from taps.decoding.drafting import DraftOptions
     from taps.model.checkpoint import load_drafter
+    from taps.model.family import features_read_by
     from taps.model.target_head import load_target_head
 
     place = {"dtype": getattr(torch, args.dtype), "device": args.device}
     head = load_target_head(args.target, draft_vocab=args.draft_vocab, **place)
     model = load_drafter(args.drafter, target_config=head.config, **place)
-    trace, _ = read_tensors(args.trace, kind="trace")
+    trace = read_trace(args.trace, reads=features_read_by(model.config))
     options = DraftOptions(depth=args.depth, top_k=args.top_k, num_nodes=args.num_nodes)
     start = time.perf_counter()
     trees, offsets = bank_of_trace(model, head, own_texts(trace, args), options, chunk=args.chunk)

@@ -27,7 +27,7 @@ from taps.decoding.merging import merge
 from taps.decoding.recording import load_recording
 from taps.decoding.trees import PAD_TOKEN, ROOT, Trees
 from taps.decoding.views import Shape, is_exact, view
-from taps.plumbing.artefacts import read_tensors, write_json
+from taps.plumbing.artefacts import write_json
 from taps.plumbing.cli import NAMED_PATHS, by_name, run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.lineage import check_made_from
@@ -57,9 +57,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
-    from taps.decoding.banks import bank_of_trace
+    from taps.decoding.banks import bank_of_trace, read_trace
     from taps.decoding.drafting import DraftOptions
     from taps.model.checkpoint import load_drafter
+    from taps.model.family import features_read_by
     from taps.model.target_head import load_target_head
 
     paths, folders = by_name(args.bank, "--bank"), by_name(args.drafter, "--drafter")
@@ -74,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     }
     if set(models) != set(recording.banks):
         raise TapsError("--drafter", "not those of --bank", expected=sorted(recording.banks), found=sorted(models))
-    trace = read_tensors(args.trace, kind="trace")[0]
+    trace = read_trace(args.trace, reads=features_read_by(next(iter(models.values())).config))
     count = 1 + int(np.searchsorted(recording.text.offsets[1:], args.num_positions))
     trace["offsets"], trace["prompt_lengths"] = trace["offsets"][: count + 1], trace["prompt_lengths"][:count]
     rows = []

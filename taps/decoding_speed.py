@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from taps.plumbing.artefacts import read_envelope, read_tensors, write_json
+from taps.plumbing.artefacts import read_envelope, write_json
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance
@@ -64,9 +64,10 @@ def measure_bank(args: argparse.Namespace, num_nodes: int) -> dict[str, Any]:
     """Returns the positions per second of drafting the benchmark's bank anew."""
     import torch
 
-    from taps.decoding.banks import bank_of_trace
+    from taps.decoding.banks import bank_of_trace, read_trace
     from taps.decoding.drafting import DraftOptions
     from taps.model.checkpoint import load_drafter
+    from taps.model.family import features_read_by
     from taps.model.target_head import load_target_head
 
     name = args.drafters[0]
@@ -77,7 +78,8 @@ def measure_bank(args: argparse.Namespace, num_nodes: int) -> dict[str, Any]:
         args.results / "drafters" / args.run / name, target_config=head.config, dtype=torch.float32,
         device=args.device,
     )  # fmt: skip
-    trace, _ = read_tensors(args.results / "traces" / args.benchmark / "t0_s0.safetensors", kind="trace")
+    path = args.results / "traces" / args.benchmark / "t0_s0.safetensors"
+    trace = read_trace(path, reads=features_read_by(model.config))
     options = DraftOptions(depth=made["depth"], top_k=made["top_k"], num_nodes=num_nodes)
     for _ in range(2):  # the first pass warms up
         start = time.perf_counter()

@@ -1,12 +1,13 @@
-"""Computes the target's features of a corpus, once: the last hidden state after the final norm of every token.
+"""Computes the target's features of a corpus, once: the hidden states of every token that draft models read.
 
     python -m taps.features --target results/laptop/target --tokens results/laptop/tokens/math.safetensors \\
         --dtype float32 --output results/laptop/features/math
 
-Features are bfloat16 on disk, about 2 x hidden bytes per token; the need is printed first and refused if the disk has
-less. Finished shards gather in a hidden folder beside the output, so a run that was killed goes on where it was.
-`--shard I --num-shards N` computes the I-th of N parts; `python -m taps.join_features` makes one store of them, whose
-bytes are those of a single job: neither shards nor batches depend on N.
+Without --hidden-state that is the last one, after the final norm. Features are bfloat16 on disk, about 2 x hidden bytes
+per token and hidden state; the need is printed first and refused if the disk has less. Finished shards gather in a
+hidden folder beside the output, so a run that was killed goes on where it was. `--shard I --num-shards N` computes the
+I-th of N parts; `python -m taps.join_features` makes one store of them, whose bytes are those of a single job: neither
+shards nor batches depend on N.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from taps.model.hidden_states import add_flag, held
 from taps.plumbing.artefacts import read_tensors
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
@@ -47,6 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--batch-tokens", type="number", help="tokens per forward pass (default: 512 on a CPU, else 16384)"
     )
     parser.add_argument("--shard-tokens", type="number", default=32768, help="tokens per file (default: %(default)s)")
+    add_flag(parser)
     parser.add_argument("--check-rows", type="count", default=2, help="rows per file whose logits are compared")
     add_shard_flags(parser, of="the corpus")
     parser.add_argument("--trust-remote-code", action="store_true", help="run code shipped with the model")
@@ -106,6 +109,7 @@ def read_rows(args: argparse.Namespace) -> tuple[Sequence[torch.Tensor], Manifes
         hidden_size=config["hidden_size"],
         num_rows=len(rows),
         num_tokens=len(tensors["tokens"]),
+        hidden_states=held(args),
     )
     return rows, manifest, provenance(stage="taps.features", inputs=inputs, device=args.device)
 
@@ -160,7 +164,9 @@ def compute_shards(
     from taps.model.target_head import load_target_head
 
     place = {"dtype": getattr(torch, args.dtype), "device": args.device}
-    target = load_target(args.target, trust_remote_code=args.trust_remote_code, **place)
+    target = load_target(
+        args.target, trust_remote_code=args.trust_remote_code, hidden_states=manifest.hidden_states, **place
+    )
     head = load_target_head(args.target, **place)
     with (
         ThreadPoolExecutor(max_workers=1) as writer,  # hashes and writes one shard while the next is computed

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from taps.data.dialogue import Asked, Reply, converse, from_prompt
+from taps.model.hidden_states import add_flag, held
 from taps.plumbing.artefacts import read_jsonl, write_tensors
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
@@ -35,6 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type="seed", default=0, help="decides the draws at temperature > 0")
     parser.add_argument("--max-new-tokens", type="number", required=True, help="most tokens per turn")
+    add_flag(parser)
     add_shard_flags(parser, of="the prompts")
     parser.add_argument(
         "--batch-size", type="number", default=32, help="prompts decoded together (default: %(default)s)"
@@ -63,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         device=args.device,
         trust_remote_code=args.trust_remote_code,
         for_decoding=True,
+        hidden_states=held(args),
     )
     sampling = Sampling(temperature=args.temperature, top_p=args.top_p, top_k=args.top_k)
     sequences, skipped = record(
@@ -75,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     if not sequences and args.num_shards == 1:
         raise TapsError(args.prompts, "no prompt fits the target's context", expected=f"< {target.max_length} tokens")
-    no_features = torch.zeros((0, target.config["hidden_size"]), dtype=getattr(torch, args.dtype))
+    no_features = torch.zeros((0, target.width), dtype=getattr(torch, args.dtype))
     tensors, meta = pack(sequences, no_features=no_features)
     meta |= {
         "skipped": skipped,
@@ -84,6 +87,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "max_new_tokens": args.max_new_tokens,
         "eos_ids": sorted(target.eos_ids),
         "dtype": args.dtype,
+        "hidden_states": list(target.hidden_states),
     }
     labels = labels_of(args.prompts, "benchmark", kind="prompts") | part_label(args)
     made_from = provenance(stage="taps.trace", inputs=inputs, seed=args.seed, device=args.device, **labels)
@@ -134,7 +138,7 @@ def record(
 
 
 def pack(sequences: list[dict[str, Any]], *, no_features: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the tensors and the per-sequence facts of a trace file; `no_features` is a tensor [0, h]."""
+    """Returns the tensors and the per-sequence facts of a trace file; `no_features` is a tensor [0, width]."""
     import torch
 
     tokens = [torch.tensor([*s["prompt"], *s["answer"].tokens.tolist()], dtype=torch.int32) for s in sequences]

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from taps.model.family import FAMILIES, new_drafter
+from taps.model.hidden_states import recorded
 from taps.plumbing.artefacts import read_json, write_json, write_jsonl
 from taps.plumbing.cli import NAMED_PATHS, by_name, run, stage_parser
 from taps.plumbing.errors import TapsError
@@ -123,7 +124,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     tokens = dict(args.tokens)
     features = _open_features(args, tokens, device, rank=rank, world=world)
     head = load_target_head(args.target, draft_vocab=args.draft_vocab, dtype=dtype, device=device)
-    conversations = Conversations(tokens, features)
+    reads = FAMILIES[args.family].features
+    conversations = Conversations(tokens, features, reads=reads)
     train_rows, validation_rows = read_mixture(args.mixture, corpora=tokens)
     plan = Plan(conversations.usable(train_rows), args.batch_size, args.seed)
     if not plan.rows:
@@ -156,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         accumulation=args.accumulation,
     )
     options = DraftOptions(depth=args.depth, top_k=args.draft_top_k, num_nodes=args.num_draft_tokens)
-    held_out = read_held_out(conversations.usable(validation_rows), args.heldout_trace, options)
+    held_out = read_held_out(conversations.usable(validation_rows), args.heldout_trace, options, reads=reads)
     outcome = train(
         engine,
         conversations,
@@ -198,7 +200,11 @@ def _online(args: argparse.Namespace, tokens: dict[str, Path], device: Any) -> d
     from taps.model.target import load_target
 
     target = load_target(
-        args.target, dtype=getattr(torch, args.dtype), device=device, trust_remote_code=args.trust_remote_code
+        args.target,
+        dtype=getattr(torch, args.dtype),
+        device=device,
+        trust_remote_code=args.trust_remote_code,
+        hidden_states=recorded([FAMILIES[args.family].features]),
     )
     return {corpus: OnlineFeatures(target, path) for corpus, path in tokens.items()}
 

@@ -5,7 +5,8 @@ Shape letters: P positions, S texts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,26 @@ import torch
 from taps.decoding.drafting import DraftOptions, draft_trees
 from taps.decoding.trees import Trees
 from taps.model.drafter import DraftModel
+from taps.model.hidden_states import FINAL, check_hold, select
 from taps.model.target_head import TargetHead
+from taps.plumbing.artefacts import read_tensors
 from taps.plumbing.progress import progress
+
+
+def read_trace(path: Path, *, reads: Sequence[str]) -> dict[str, Any]:
+    """Returns the tensors of a trace, as draft models see it: its features hold the hidden states that they read.
+
+    Args:
+        path: Of the trace.
+        reads: See `taps.model.hidden_states`.
+
+    Raises:
+        TapsError: the trace lacks some of them.
+    """
+    trace, meta = read_tensors(path, kind="trace")
+    held = meta.get("hidden_states", (FINAL,))  # older traces do not say
+    check_hold(path, held, reads)
+    return {**trace, "features": select(trace["features"], held, reads)}
 
 
 def bank_of_trace(
@@ -30,7 +49,7 @@ def bank_of_trace(
     """Returns (trees [P], offsets int64 [S + 1]): a tree for each root that a cycle could have, sequence by sequence.
 
     Args:
-        trace: Tensors of a trace artefact: tokens, offsets, prompt_lengths, features.
+        trace: As `read_trace` returns it: tokens, offsets, prompt_lengths, features.
         chunk: Positions drafted together; bounds memory, changes nothing else.
         show_progress: Whether to draw a bar.
     """

@@ -203,7 +203,7 @@ class _Answer:
         with self.clock.phase("prefill"):
             features = self.text.read(prompt)
             if self.strategy.uses_prompt:
-                prompt_features = features[-1:].float().cpu().numpy()
+                prompt_features = self.target.final(features[-1:]).float().cpu().numpy()
                 self.history = replace(self.history, prompt_features=prompt_features)
             self.tokens = [self.chooser(self.target.logits(features[-1]), 0)]
         for drafter in self.drafters:

@@ -8,7 +8,7 @@ Shape letters: m new tokens, n tokens read before, H heads, G key-value heads, d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from taps.decoding.drafting import DraftOptions, draft_trees
 from taps.decoding.trees import Trees
 from taps.model.drafter import DraftModel
+from taps.model.family import features_read_by
+from taps.model.hidden_states import FINAL, select
 from taps.model.target_head import TargetHead
 
 
@@ -27,15 +29,19 @@ class LiveDrafter:
         head: The target's embedding and head, perhaps over a draft vocabulary.
         depth: `DraftOptions.depth` of its trees.
         top_k: `DraftOptions.top_k`.
+        told: Hidden states that the features hold which it will be told (`Target.hidden_states`).
     """
 
-    def __init__(self, model: DraftModel, head: TargetHead, *, depth: int, top_k: int) -> None:
-        self.model, self.head, self.depth, self.top_k = model, head, depth, top_k
+    def __init__(
+        self, model: DraftModel, head: TargetHead, *, depth: int, top_k: int, told: Sequence[str] = (FINAL,)
+    ) -> None:
+        self.model, self.head, self.depth, self.top_k, self.told = model, head, depth, top_k, told
+        self._reads = features_read_by(model.config)
         self.begin()
 
     def of_depth(self, depth: int) -> LiveDrafter:
         """Returns a drafter of its own, with the same models, whose trees have that depth."""
-        return LiveDrafter(self.model, self.head, depth=depth, top_k=self.top_k)
+        return LiveDrafter(self.model, self.head, depth=depth, top_k=self.top_k, told=self.told)
 
     def begin(self) -> None:
         """Forgets the text."""
@@ -50,7 +56,7 @@ class LiveDrafter:
 
         Args:
             tokens: int64 [m] the token *behind* each position; the last one is the root of the next tree.
-            features: [m, h] the target's features of the positions.
+            features: [m, width] the target's features of the positions.
         """
         self._unread.append((tokens, features))
 
@@ -64,7 +70,7 @@ class LiveDrafter:
         """
         if self._unread:
             tokens, features = (torch.cat(parts) for parts in zip(*self._unread, strict=True))
-            self._extend(tokens, features.to(self.head.head))
+            self._extend(tokens, select(features, self.told, self._reads).to(self.head.head))
             self._unread = []
         return draft_trees(
             self.model,

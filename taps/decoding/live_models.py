@@ -56,6 +56,8 @@ def load_models(args: argparse.Namespace) -> tuple[Target, dict[str, LiveDrafter
 
     from taps.decoding.live_drafter import LiveDrafter
     from taps.model.checkpoint import load_drafter
+    from taps.model.family import features_read_by
+    from taps.model.hidden_states import recorded
     from taps.model.packing import pack_for_decoding, pack_head
     from taps.model.target import load_target
     from taps.model.target_head import load_target_head
@@ -70,9 +72,16 @@ def load_models(args: argparse.Namespace) -> tuple[Target, dict[str, LiveDrafter
     for model in models.values():
         pack_for_decoding(model)
     head = pack_head(head)
-    target = load_target(args.target, trust_remote_code=args.trust_remote_code, for_decoding=True, **place)
+    target = load_target(
+        args.target,
+        trust_remote_code=args.trust_remote_code,
+        for_decoding=True,
+        hidden_states=recorded(features_read_by(model.config) for model in models.values()),
+        **place,
+    )
     return target, {
-        name: LiveDrafter(model, head, depth=args.depth, top_k=args.top_k) for name, model in models.items()
+        name: LiveDrafter(model, head, depth=args.depth, top_k=args.top_k, told=target.hidden_states)
+        for name, model in models.items()
     }
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from taps.decoding.trees import Trees
 from taps.decoding.walk import Bank, Text, read_text
+from taps.model.hidden_states import FINAL, select
 from taps.plumbing.artefacts import read_envelope, read_tensors, verify_tensors
 from taps.plumbing.errors import ArtefactError
 from taps.plumbing.lineage import check_label, common_cause
@@ -107,7 +108,9 @@ def load_recording(trace: Path, banks: Mapping[str, Path], *, with_prompts: bool
     tensors, meta = read_tensors(trace, kind="trace", names=names, framework="np")
     text = read_text(tensors["tokens"], tensors["offsets"], tensors["prompt_lengths"], drafting["depth"] + 1)
     if with_prompts:
-        text = replace(text, prompt_features=prompt_features(trace, tensors["offsets"], tensors["prompt_lengths"]))
+        held = meta.get("hidden_states", (FINAL,))  # older traces do not say
+        features = prompt_features(trace, tensors["offsets"], tensors["prompt_lengths"], held)
+        text = replace(text, prompt_features=features)
     for name, path in banks.items():
         if facts[name].get("sampling", meta["sampling"]) != meta["sampling"]:
             raise ArtefactError(
@@ -116,13 +119,16 @@ def load_recording(trace: Path, banks: Mapping[str, Path], *, with_prompts: bool
     return Recording(text=text, banks=Banks(banks, text), trace_meta=meta, drafting=drafting)
 
 
-def prompt_features(trace: Path, offsets: np.ndarray, prompt_lengths: np.ndarray) -> np.ndarray:
-    """Returns float32 [S, h]: the target's feature of the last token of each prompt; reads these rows alone.
+def prompt_features(
+    trace: Path, offsets: np.ndarray, prompt_lengths: np.ndarray, hidden_states: Sequence[str]
+) -> np.ndarray:
+    """Returns float32 [S, h]: the target's final state of the last token of each prompt; reads these rows alone.
 
     Args:
         trace: Verified before.
         offsets: int [S + 1] first token of each sequence.
         prompt_lengths: int [S].
+        hidden_states: What the trace's features hold.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -130,11 +136,11 @@ def prompt_features(trace: Path, offsets: np.ndarray, prompt_lengths: np.ndarray
         with safe_open(trace, framework="pt") as file:  # numpy has no bfloat16
             features = file.get_slice("features")
             last = (offsets[:-1] + prompt_lengths - 1).tolist()
-            rows = [features[place : place + 1].float().numpy() for place in last]
+            rows = [select(features[place : place + 1], hidden_states, (FINAL,)).float().numpy() for place in last]
     except SafetensorError as error:
         raise ArtefactError(trace, f"has no readable features ({error})", remedy=rebuild_command(trace)) from None
-    width = features.get_shape()[1]
-    return np.concatenate([np.zeros((0, width), np.float32), *rows])
+    hidden = features.get_shape()[1] // len(hidden_states)
+    return np.concatenate([np.zeros((0, hidden), np.float32), *rows])
 
 
 def check_drafters(banks: Mapping[str, Path], facts: Mapping[str, Mapping[str, Any]]) -> None:

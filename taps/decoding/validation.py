@@ -9,17 +9,18 @@ from typing import Any
 
 import torch
 
-from taps.decoding.banks import bank_of_trace
+from taps.decoding.banks import bank_of_trace, read_trace
 from taps.decoding.drafting import DraftOptions
 from taps.decoding.strategies.single import single
 from taps.decoding.strategy import Options
 from taps.decoding.walk import Bank, read_text, walk
-from taps.model.alignment import aligned_passes
+from taps.model.alignment import CAUSAL
 from taps.model.batches import Conversations, RowId
 from taps.model.drafter import DraftModel
+from taps.model.family import FAMILIES
+from taps.model.hidden_states import FINAL
 from taps.model.losses import LossWeights, agreement, draft_losses
 from taps.model.target_head import TargetHead
-from taps.plumbing.artefacts import read_tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class HeldOut:
 
     Attributes:
         rows: Validation rows of the mixture's corpora.
-        traces: The target's answers to held-out prompts: name -> tensors of a trace.
+        traces: The target's answers to held-out prompts: name -> trace as `read_trace` returns it.
         options: Draft trees for the acceptance length.
     """
 
@@ -37,11 +38,13 @@ class HeldOut:
     options: DraftOptions
 
 
-def read_held_out(rows: list[RowId], traces: Sequence[Path], options: DraftOptions) -> HeldOut:
-    """Returns the held-out data; a trace is named by the folder it lies in."""
+def read_held_out(
+    rows: list[RowId], traces: Sequence[Path], options: DraftOptions, *, reads: Sequence[str] = (FINAL,)
+) -> HeldOut:
+    """Returns the held-out data; a trace is named by the folder it lies in, `reads` is as in `read_trace`."""
     return HeldOut(
         rows=rows,
-        traces={path.parent.name: read_tensors(path, kind="trace")[0] for path in traces},
+        traces={path.parent.name: read_trace(path, reads=reads) for path in traces},
         options=options,
     )
 
@@ -52,14 +55,18 @@ def validate(
 ) -> dict[str, Any]:
     """Returns losses per supervised token, top-1 and top-3 agreement, and tau on each held-out trace (`tau_<name>`).
 
-    Losses are those of the first pass, without noise, so that both families can be compared.
+    Losses are those of the first pass, without noise, so that families can be compared.
     """
     sums = {"value": 0.0, "probability": 0.0, "top1": 0, "top3": 0}
     count = 0
+    family = FAMILIES.find(model.config.family)
     for start in range(0, len(held_out.rows), 16):
         batch = conversations.read(held_out.rows[start : start + 16]).on(head.head)
         targets = batch.targets
-        (predictions,) = aligned_passes(model, head.embed(batch.next_tokens), batch.features, batch.lengths)
+        embeddings = head.embed(batch.next_tokens)
+        (predictions,) = family.predictions(
+            model, embeddings, batch.features, batch.lengths, num_passes=1, attention=CAUSAL
+        )
         predictions = predictions[batch.supervised]
         losses = draft_losses(predictions[None], targets, head.head, weights)
         top1, top3 = agreement(predictions, targets, head.head)

@@ -198,7 +198,7 @@ def _overheads(
 ) -> dict[Key, list[float]]:
     """Returns seconds per cycle outside the models, with one drafter and with two, by nodes; at least once each."""
     endless = replace(target, eos_ids=frozenset())
-    twins = [drafter, LiveDrafter(drafter.model, drafter.head, depth=drafter.depth, top_k=drafter.top_k)]
+    twins = [drafter, drafter.of_depth(drafter.depth)]
     kinds = (("one", single, twins[:1]), ("many", _MERGED, twins))
     found: dict[Key, list[float]] = {(name, size): [] for name, *_ in kinds for size in sizes}
     while not all(found.values()) or time.perf_counter() < end:

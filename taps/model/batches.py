@@ -1,6 +1,7 @@
 """From rows of conversations to training batches: flat tokens, no padding, an order that is a function of the seed.
 
-The draft model's input at t is (token_{t+1}, feature_t); its output predicts feature_{t+1} and with it token_{t+2}.
+The draft model's input at t is (token_{t+1}, feature_t); its output predicts feature_{t+1} and with it token_{t+2}. An
+input holds the hidden states that the draft model reads, a prediction is of the final one (`taps.model.hidden_states`).
 So a row of n tokens gives n - 2 inputs, and input t is supervised if token t+2 is one that the assistant says.
 """
 
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 
 from taps.model.feature_store import FeatureSource, FeatureStore
+from taps.model.hidden_states import FINAL, check_hold, select
 from taps.model.noise import Noise
 from taps.plumbing.artefacts import read_json, read_tensors
 from taps.plumbing.errors import TapsError
@@ -34,7 +36,7 @@ class Batch:
 
     Attributes:
         next_tokens: int64 [T] token_{t+1} of each input.
-        features: [T, h] feature_t of each input, with noise if asked for.
+        features: [T, h] feature_t of each input, with noise if asked for; h for each hidden state that is read.
         supervised: int64 [M] inputs that the losses look at.
         targets: [M, h] feature_{t+1} of the supervised inputs, without noise.
         lengths: Inputs of each row.
@@ -52,17 +54,21 @@ class HostRows:
     """Rows as they were read, on their way to a device: features once, in their own dtype, and integers in one tensor.
 
     Attributes:
-        features: [N, h] of all tokens of the rows, end to end.
+        features: [N, width] of all tokens of the rows, end to end.
         integers: int64, in turn: next_tokens [T], places of the inputs among the features [T], noise keys [T] (none
             without noise), places of the targets among the features [M], supervised [M]; see `Batch`.
         lengths: Inputs of each row; they sum to T.
         noise: What is added to the inputs, if anything.
+        hidden_states: What the features hold.
+        reads: What inputs hold of it.
     """
 
     features: torch.Tensor
     integers: torch.Tensor
     lengths: list[int]
     noise: Noise | None
+    hidden_states: tuple[str, ...]
+    reads: tuple[str, ...]
 
     def on(self, like: torch.Tensor) -> Batch:
         """Returns the batch on the device and in the dtype of `like`, without waiting for the device.
@@ -75,23 +81,37 @@ class HostRows:
         integers = self.integers.to(like.device, non_blocking=True)
         sizes = [num_inputs, num_inputs, num_inputs * noisy, num_targets, num_targets]
         next_tokens, inputs, keys, targets, supervised = integers.split(sizes)
-        own = features[inputs].to(like.dtype)
+        own = select(features, self.hidden_states, self.reads)[inputs].to(like.dtype)
         if self.noise is not None:
             self.noise.add_to(own, keys, self.lengths)
         return Batch(
             next_tokens=next_tokens,
             features=own,
             supervised=supervised,
-            targets=features[targets].to(like.dtype),
+            targets=select(features, self.hidden_states, (FINAL,))[targets].to(like.dtype),
             lengths=self.lengths,
         )
 
 
 class Conversations:
-    """The tokens, supervision flags and features of all corpora of a mixture."""
+    """The tokens, supervision flags and features of all corpora of a mixture.
 
-    def __init__(self, tokens: Mapping[str, Path], features: Mapping[str, FeatureSource]) -> None:
+    Args:
+        tokens: Corpus -> artefact of `taps.tokenise`.
+        features: Corpus -> its features.
+        reads: Hidden states of the target that the draft model reads.
+
+    Raises:
+        TapsError: the features of a corpus hold other hidden states than those of the first, or lack some.
+    """
+
+    def __init__(
+        self, tokens: Mapping[str, Path], features: Mapping[str, FeatureSource], *, reads: Sequence[str] = (FINAL,)
+    ) -> None:
         self._features = features
+        self._reads = tuple(reads)
+        self._hidden_states = _common_states(features)
+        check_hold("the features", self._hidden_states, self._reads)
         self._tokens: dict[str, torch.Tensor] = {}
         self._supervised: dict[str, torch.Tensor] = {}
         self._offsets: dict[str, list[int]] = {}
@@ -137,14 +157,14 @@ class Conversations:
         tokens, inputs, flags, targets = [], [], [], []
         for index, row in enumerate(rows):
             features = by_row[row].cpu().float()
-            own = features[:-2]
+            own = select(features, self._hidden_states, self._reads)[:-2]
             if noise is not None and noise.amplitude:
                 own = own + noise.draw(own.shape, places[index])
             flag = self._row(self._supervised, row)[2:]
             tokens.append(self._row(self._tokens, row)[1:-1])
             inputs.append(own)
             flags.append(flag)
-            targets.append(features[1:-1][flag])
+            targets.append(select(features, self._hidden_states, (FINAL,))[1:-1][flag])
         return Batch(
             next_tokens=torch.cat(tokens).long(),
             features=torch.cat(inputs),
@@ -174,7 +194,14 @@ class Conversations:
         integers = torch.empty(sum(map(len, parts)), dtype=torch.int64, pin_memory=pinned)
         np.concatenate(parts, out=integers.numpy(), casting="safe")
         features = self._read_features(rows, lengths, pinned=pinned)
-        return HostRows(features=features, integers=integers, lengths=[n - 2 for n in lengths], noise=noise)
+        return HostRows(
+            features=features,
+            integers=integers,
+            lengths=[n - 2 for n in lengths],
+            noise=noise,
+            hidden_states=self._hidden_states,
+            reads=self._reads,
+        )
 
     def _read_features(self, rows: Sequence[RowId], lengths: Sequence[int], *, pinned: bool) -> torch.Tensor:
         sources = [self._features[row.corpus] for row in rows]
@@ -183,7 +210,7 @@ class Conversations:
             by_row = self._features_of(rows)
             device = next((part.device for part in by_row.values() if part.device.type != "cpu"), "cpu")
             return torch.cat([by_row[row].to(device) for row in rows])
-        features = torch.empty((sum(lengths), stores[0].manifest.hidden_size), dtype=torch.bfloat16, pin_memory=pinned)
+        features = torch.empty((sum(lengths), stores[0].manifest.width), dtype=torch.bfloat16, pin_memory=pinned)
         for store, row, part in zip(stores, rows, features.split(list(lengths)), strict=True):
             store.read_into(row.row, part)
         return features
@@ -198,6 +225,20 @@ class Conversations:
     def _row(self, of: Mapping[str, torch.Tensor], row: RowId) -> torch.Tensor:
         offsets = self._offsets[row.corpus]
         return of[row.corpus][offsets[row.row] : offsets[row.row + 1]]
+
+
+def _common_states(features: Mapping[str, FeatureSource]) -> tuple[str, ...]:
+    (first, source), *others = features.items()
+    for corpus, other in others:
+        if other.hidden_states != source.hidden_states:
+            raise TapsError(
+                f"the features of {corpus}",
+                "hold other hidden states than those of the first corpus",
+                expected=f"{', '.join(source.hidden_states)} ({first})",
+                found=", ".join(other.hidden_states),
+                remedy="record both with the same --hidden-state flags",
+            )
+    return source.hidden_states
 
 
 def _supervised_inputs(supervised: torch.Tensor, offsets: torch.Tensor) -> list[int]:

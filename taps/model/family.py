@@ -1,4 +1,6 @@
-"""What a draft family is: its network, how that is trained, by which losses. Light: torch comes with the methods.
+"""What a draft family is: what it reads of the target, its network, how that is trained, by which losses.
+
+Light: torch comes with the methods.
 
 A method of a study names its family; `FAMILIES` finds it. The families themselves are in `taps.model.families`, one
 module each: a new one overrides what differs from EAGLE-2.
@@ -9,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from taps.model.hidden_states import FINAL
 from taps.plumbing.catalogue import Catalogue
 
 if TYPE_CHECKING:
@@ -25,12 +28,15 @@ class Family:
     Attributes:
         name: As in the config.
         title: In print.
+        features: Hidden states of the target that its network reads, side by side (`taps.model.hidden_states`); what is
+            recorded, stored, and handed to its draft models follows from it.
         training: Flags of `taps.train` that differ from its defaults, by name.
         flavours: Servers that read its exported checkpoints, as in `taps.model.flavours`.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
+    features: ClassVar[tuple[str, ...]] = (FINAL,)
     training: ClassVar[Mapping[str, Any]] = {}
     flavours: ClassVar[tuple[str, ...]] = ("eagle", "vllm", "sglang")
 
@@ -53,7 +59,10 @@ class Family:
         num_passes: int,
         attention: str,
     ) -> list[torch.Tensor]:
-        """Returns the predicted features [T, h] of each training pass; arguments as in `aligned_passes`."""
+        """Returns the predicted final states [T, h] of each training pass; arguments as in `aligned_passes`.
+
+        `features` are [T, h] for each hidden state that the family reads.
+        """
         from taps.model.alignment import aligned_passes
 
         return aligned_passes(model, embeddings, features, lengths, num_passes=num_passes, attention=attention)
@@ -61,7 +70,7 @@ class Family:
     def losses(
         self, predictions: torch.Tensor, features: torch.Tensor, head: torch.Tensor, weights: LossWeights
     ) -> Losses:
-        """Returns the losses of S passes [S, M, h] against the target's features [M, h]; see `draft_losses`."""
+        """Returns the losses of S passes [S, M, h] against the target's final states [M, h]; see `draft_losses`."""
         from taps.model.losses import draft_losses
 
         return draft_losses(predictions, features, head, weights)
@@ -74,6 +83,15 @@ class Family:
 
 
 FAMILIES: Catalogue[Family] = Catalogue("taps.model.families", what="draft family")
+
+
+def features_read_by(config: DrafterConfig) -> tuple[str, ...]:
+    """Returns the hidden states of the target that a draft model of this config reads.
+
+    Raises:
+        TapsError: no such family.
+    """
+    return FAMILIES.find(config.family).features
 
 
 def new_drafter(config: DrafterConfig) -> DraftModel:

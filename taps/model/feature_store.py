@@ -1,12 +1,13 @@
-"""Features on disk: one row of [tokens, hidden] bfloat16 per conversation, in shards that a manifest lists.
+"""Features on disk: one row of [tokens, width] bfloat16 per conversation, in shards that a manifest lists.
 
     features/math/
         manifest.json                       kind features: what they belong to, and where each row lies
-        shard-00000-of-00002.safetensors    kind feature_shard: features bf16 [tokens, hidden], offsets int64 [rows + 1]
+        shard-00000-of-00002.safetensors    kind feature_shard: features bf16 [tokens, width], offsets int64 [rows + 1]
         shard-00001-of-00002.safetensors
 
 Shards are cut by tokens alone, so jobs that compute some of them each leave the same files as one job. Whoever needs
-features asks for `rows`; `FeatureStore` reads them, `taps.model.features.OnlineFeatures` computes them.
+features asks for `rows`; `FeatureStore` reads them, `taps.model.features.OnlineFeatures` computes them. Their width is
+h for each hidden state of the target that they hold (`taps.model.hidden_states`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from safetensors import SafetensorError, safe_open
 
+from taps.model.hidden_states import FINAL
 from taps.plumbing.artefacts import read_envelope, read_json, verify_tensors, write_json, write_tensors
 from taps.plumbing.envelopes import read_header
 from taps.plumbing.errors import ArtefactError
@@ -39,8 +41,13 @@ _THREADS = min(8, os.cpu_count() or 1)
 class FeatureSource(Protocol):
     """Anything that gives features of whole rows of one tokens artefact."""
 
+    @property
+    def hidden_states(self) -> tuple[str, ...]:
+        """What a feature holds, side by side, `final` first."""
+        ...
+
     def rows(self, indices: Sequence[int]) -> list[torch.Tensor]:
-        """Returns bf16 [n_i, h] for each row asked for, in that order."""
+        """Returns bf16 [n_i, width] for each row asked for, in that order."""
         ...
 
 
@@ -87,6 +94,7 @@ class Manifest:
         hidden_size: h.
         num_rows: Rows of the tokens artefact.
         num_tokens: Tokens of all rows.
+        hidden_states: What a feature holds, side by side, `final` first.
         shards: Ordered by row; all of them in a store, some in the part that one of several jobs wrote.
     """
 
@@ -98,14 +106,20 @@ class Manifest:
     hidden_size: int
     num_rows: int
     num_tokens: int
+    hidden_states: tuple[str, ...] = (FINAL,)
     shards: tuple[Shard, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Numbers of one feature."""
+        return self.hidden_size * len(self.hidden_states)
 
     @property
     def num_bytes(self) -> int:
         """Bytes on disk: two per number, and at most 16 per row and 4 KiB per file around them."""
         rows = sum(shard.num_rows + 1 for shard in self.shards)
         tokens = sum(shard.num_tokens for shard in self.shards)
-        return 2 * self.hidden_size * tokens + 16 * rows + 4096 * len(self.shards)
+        return 2 * self.width * tokens + 16 * rows + 4096 * len(self.shards)
 
 
 def read_manifest(folder: Path, *, kind: str = MANIFEST_KIND) -> Manifest:
@@ -115,7 +129,10 @@ def read_manifest(folder: Path, *, kind: str = MANIFEST_KIND) -> Manifest:
         ArtefactError: missing, edited, or of another kind.
     """
     content = read_json(Path(folder) / MANIFEST, kind=kind)
-    return Manifest(**{**content, "shards": tuple(Shard(**shard) for shard in content["shards"])})
+    held = tuple(content.get("hidden_states", (FINAL,)))  # older manifests do not say
+    return Manifest(
+        **{**content, "hidden_states": held, "shards": tuple(Shard(**shard) for shard in content["shards"])}
+    )
 
 
 def write_manifest(folder: Path, manifest: Manifest, *, kind: str, provenance: Mapping[str, Any]) -> None:
@@ -151,7 +168,7 @@ def write_shard(
     Args:
         folder: Of the store.
         shard: As planned, with what its check found.
-        rows: [n, h] for each of its rows.
+        rows: [n, width] for each of its rows.
         manifest: What the features are; the shard repeats it, so that a finished one is known after a kill.
     """
     lengths = torch.tensor([0, *map(len, rows)])
@@ -193,8 +210,8 @@ def check_shard(folder: Path, listed: Shard) -> None:
 
 
 def _shard_meta(manifest: Manifest, shard: Shard) -> dict[str, Any]:
-    belongs_to = asdict(replace(manifest, shards=()))
-    return {"belongs_to": {**belongs_to, "shards": []}, "shard": asdict(replace(shard, digest=""))}
+    belongs_to = asdict(manifest) | {"hidden_states": list(manifest.hidden_states), "shards": []}  # as JSON has them
+    return {"belongs_to": belongs_to, "shard": asdict(replace(shard, digest=""))}
 
 
 class _OpenShard(NamedTuple):
@@ -228,15 +245,20 @@ class FeatureStore:
         """Returns the number of rows."""
         return self.manifest.num_rows
 
+    @property
+    def hidden_states(self) -> tuple[str, ...]:
+        """What a feature holds, side by side, `final` first."""
+        return self.manifest.hidden_states
+
     def row(self, index: int) -> torch.Tensor:
-        """Returns bf16 [n, h]: the features of the n tokens of one row, the caller's own copy.
+        """Returns bf16 [n, width]: the features of the n tokens of one row, the caller's own copy.
 
         Raises:
             IndexError: no such row.
             ArtefactError: its shard is missing, truncated, or not the one that the manifest lists.
         """
         shard, start, end = self._place(index)
-        features = torch.empty((end - start, self.manifest.hidden_size), dtype=torch.bfloat16)
+        features = torch.empty((end - start, self.manifest.width), dtype=torch.bfloat16)
         self._fill(shard, start, features)
         return features
 
@@ -245,7 +267,7 @@ class FeatureStore:
         return [self.row(index) for index in indices]
 
     def read_into(self, index: int, features: torch.Tensor) -> None:
-        """Reads one row straight into `features` bf16 [n, h], contiguous, perhaps a part of pinned memory.
+        """Reads one row straight into `features` bf16 [n, width], contiguous, perhaps a part of pinned memory.
 
         Raises:
             IndexError: no such row.
@@ -253,7 +275,7 @@ class FeatureStore:
             ArtefactError: as `row`.
         """
         shard, start, end = self._place(index)
-        if features.shape != (end - start, self.manifest.hidden_size):
+        if features.shape != (end - start, self.manifest.width):
             raise ValueError(f"row {index} has {end - start} tokens, not {tuple(features.shape)}")
         self._fill(shard, start, features)
 
@@ -303,7 +325,7 @@ class FeatureStore:
 
     def _fill(self, shard: _OpenShard, start: int, features: torch.Tensor) -> None:
         target = features.view(torch.uint8).numpy().reshape(-1).data  # the tensor's own bytes
-        place, filled = shard.start + start * 2 * self.manifest.hidden_size, 0
+        place, filled = shard.start + start * 2 * self.manifest.width, 0
         with open(shard.path, "rb", buffering=0) as file:
             while filled < len(target):
                 count = os.preadv(file.fileno(), [target[filled:]], place + filled)
@@ -323,10 +345,7 @@ class FeatureStore:
                 raise ArtefactError(path, f"cannot be read ({error})", remedy=remedy) from None
             header, start = read_header(path)
             first, end = header["features"]["data_offsets"]
-            if (
-                header["features"]["dtype"] != "BF16"
-                or end - first != 2 * self.manifest.hidden_size * listed.num_tokens
-            ):
+            if header["features"]["dtype"] != "BF16" or end - first != 2 * self.manifest.width * listed.num_tokens:
                 raise ArtefactError(path, "holds other features than the manifest says", remedy=remedy)
             self._open[number] = _OpenShard(path, start + first, offsets)
         return self._open[number]

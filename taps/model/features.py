@@ -47,10 +47,10 @@ def compute_features(
     batch_tokens: int,
     on_tokens: Callable[[int], object] = lambda _: None,
 ) -> list[torch.Tensor]:
-    """Returns bf16 [n_i, h], on the target's device, for each row.
+    """Returns bf16 [n_i, width], on the target's device, for each row.
 
     Args:
-        target: In any compute dtype.
+        target: In any compute dtype; its `hidden_states` are what a feature holds.
         rows: int [n_i] tokens each.
         batch_tokens: As in `length_batches`. Features of one row differ in their last bits between batches.
         on_tokens: Called with the number of tokens after each batch.
@@ -92,16 +92,21 @@ class OnlineFeatures:
         """Returns the number of rows."""
         return len(self._rows)
 
+    @property
+    def hidden_states(self) -> tuple[str, ...]:
+        """What a feature holds, side by side: what the target tells."""
+        return self.target.hidden_states
+
     def length(self, index: int) -> int:
         """Returns the tokens of one row."""
         return len(self._rows[index])
 
     def row(self, index: int) -> torch.Tensor:
-        """Returns bf16 [n, h] of one row."""
+        """Returns bf16 [n, width] of one row."""
         return self.rows([index])[0]
 
     def rows(self, indices: Sequence[int]) -> list[torch.Tensor]:
-        """Returns bf16 [n_i, h], where the target is, for each row asked for: rounded as on disk, so losses are too."""
+        """Returns bf16 [n_i, width], where the target is, of each row: rounded as on disk, so losses are too."""
         return compute_features(self.target, [self._rows[i] for i in indices], batch_tokens=self.batch_tokens)
 
 
@@ -113,12 +118,12 @@ def online_notice(rows: Sequence[tuple[OnlineFeatures, int]], *, timed: int = 4)
         timed: Rows computed to tell the speed, after one that warms up.
     """
     lengths = [source.length(index) for source, index in rows]
-    hidden = rows[0][0].row(rows[0][1]).shape[1]
+    width = rows[0][0].row(rows[0][1]).shape[1]
     start = time.perf_counter()
     for source, index in rows[:timed]:
         source.row(index)
     seconds = (time.perf_counter() - start) * sum(lengths) / sum(lengths[:timed])
-    stored = (2 * hidden * sum(lengths) + 16 * len(rows)) / 1e6
+    stored = (2 * width * sum(lengths) + 16 * len(rows)) / 1e6
     return (
         f"features of {sum(lengths)} tokens on the fly: about {seconds:.3g} s in every epoch and no disk; "
         f"stored, {stored:,.1f} MB and this time once"
@@ -147,14 +152,14 @@ def head_agreement(target: Target, head: TargetHead, tokens: torch.Tensor, featu
         target: The whole model.
         head: Its head as draft models read it, all rows, on the same device.
         tokens: int [n].
-        features: bf16 [n, h] as stored.
+        features: bf16 [n, width] as stored.
 
     Raises:
         TapsError: a difference is more than bfloat16 rounding explains: it moves no feature by more than 2^-8 of
             itself, so no logit by more than 2^-8 sum |weight x feature|; twice that leaves room for the compute dtype.
     """
     true = target.model(input_ids=tokens[None].to(target.device, torch.int64), use_cache=False).logits[0]
-    stored = features.to(head.head)
+    stored = target.final(features).to(head.head)
     found = HeadAgreement(0.0, 0, len(tokens))
     for true_part, part in zip(true.split(_CHUNK), stored.split(_CHUNK), strict=True):
         ours = head.logits(part)

@@ -21,6 +21,7 @@ from taps.model.architecture import check_architecture
 from taps.model.attention import choose_kernels
 from taps.model.cpu_products import use_widest_float32
 from taps.model.device import check_device, weight_bytes
+from taps.model.hidden_states import FINAL, layer_of, select
 from taps.model.loading import load_model
 from taps.model.packing import pack_for_decoding
 from taps.model.target_folder import check_files
@@ -39,6 +40,7 @@ class Target:
         eos_ids: Tokens that end an answer.
         max_length: Context length, in tokens.
         config: Content of config.json.
+        hidden_states: What its features hold, `final` first; see `taps.model.hidden_states`.
     """
 
     model: Any
@@ -46,11 +48,17 @@ class Target:
     eos_ids: frozenset[int]
     max_length: int
     config: dict[str, Any]
+    hidden_states: tuple[str, ...] = (FINAL,)
 
     @property
     def device(self) -> torch.device:
         """Where the model lives."""
         return self.model.device
+
+    @property
+    def width(self) -> int:
+        """Numbers of one feature: h for each hidden state."""
+        return int(self.config["hidden_size"]) * len(self.hidden_states)
 
     def features(
         self,
@@ -60,7 +68,9 @@ class Target:
         positions: torch.Tensor | None = None,
         cache: Cache | None = None,
     ) -> torch.Tensor:
-        """Returns [B, T, h]: last hidden state after the final norm of the T new tokens; extends `cache` in place.
+        """Returns [B, T, width]: `hidden_states` of the T new tokens, side by side; extends `cache` in place.
+
+        By default that is one, the last hidden state after the final norm.
 
         Args:
             tokens: int64 [B, T].
@@ -69,16 +79,17 @@ class Target:
             cache: Keys and values of what was seen.
 
         Raises:
-            TapsError: the model did not keep what it read in the cache.
+            TapsError: the model did not keep what it read in the cache, or does not tell its hidden states.
         """
         seen = cache.get_seq_length() if cache is not None else 0
-        features = self._decoder(
+        output = self._decoder(
             input_ids=tokens,
             attention_mask=attention_mask,
             position_ids=positions,
             use_cache=cache is not None,
             **{self._cache_keyword: cache},
-        ).last_hidden_state
+            **({} if self.hidden_states == (FINAL,) else {"output_hidden_states": True}),
+        )
         if cache is not None and cache.get_seq_length() != seen + tokens.shape[1]:
             raise TapsError(
                 type(self._decoder).__name__,
@@ -87,7 +98,32 @@ class Target:
                 found=cache.get_seq_length(),
                 remedy="choose another target, or another release of transformers",
             )
-        return features
+        return self._chosen(output)
+
+    def final(self, features: torch.Tensor) -> torch.Tensor:
+        """Returns [..., h]: the part of features [..., width] that the head reads."""
+        return select(features, self.hidden_states, (FINAL,))
+
+    def _chosen(self, output: Any) -> torch.Tensor:
+        """Returns the hidden states that were asked for out of a forward pass, side by side."""
+        if self.hidden_states == (FINAL,):
+            return output.last_hidden_state
+        told, num_layers = output.hidden_states, self.config["num_hidden_layers"]
+        if told is None or len(told) != num_layers + 1:  # before each layer, and the last one
+            raise TapsError(
+                type(self._decoder).__name__,
+                "does not tell its hidden states",
+                expected=f"{num_layers + 1} of them",
+                found=0 if told is None else len(told),
+                remedy="choose another target, or draft families that read its final state alone",
+            )
+        return torch.cat(
+            [
+                output.last_hidden_state if name == FINAL else told[layer_of(name, num_layers)]
+                for name in self.hidden_states
+            ],
+            dim=-1,
+        )
 
     @cached_property
     def _decoder(self) -> Any:
@@ -106,8 +142,8 @@ class Target:
         )  # fmt: skip
 
     def logits(self, features: torch.Tensor) -> torch.Tensor:
-        """Returns [..., V] from features [..., h]."""
-        return self.model.get_output_embeddings()(features)
+        """Returns [..., V] from features [..., width]."""
+        return self.model.get_output_embeddings()(self.final(features))
 
     def new_cache(self) -> DynamicCache:
         """Returns an empty cache for this model."""
@@ -145,20 +181,28 @@ def load_target(
     device: str | torch.device = "cpu",
     trust_remote_code: bool = False,
     for_decoding: bool = False,
+    hidden_states: Sequence[str] = (FINAL,),
 ) -> Target:
     """Returns the target in a Hugging Face folder.
 
     Args:
+        folder: Written by `taps.prepare_target`.
+        dtype: Compute dtype.
+        device: Where to put it.
+        trust_remote_code: Whether Python code in the folder may run.
         for_decoding: Whether it will read a few tokens at a time; then its products are packed where that pays.
+        hidden_states: What its features hold, `final` first.
 
     Raises:
-        TapsError: no such folder, a file of it changed, no chat template, or an architecture whose cache cannot be a
-            tree.
+        TapsError: no such folder, a file of it changed, no chat template, an architecture whose cache cannot be a
+            tree, or no such hidden state.
     """
     use_widest_float32()
     folder = Path(folder)
     config = read_config(folder)
     check_architecture(config, where=folder / "config.json")
+    for name in set(hidden_states) - {FINAL}:
+        layer_of(name, config["num_hidden_layers"])
     check_files(folder)
     check_device(device, need_bytes=weight_bytes(folder, dtype), what="the target")
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
@@ -174,4 +218,5 @@ def load_target(
         eos_ids=stop_ids(folder, tokenizer),
         max_length=config["max_position_embeddings"],
         config=config,
+        hidden_states=tuple(hidden_states),
     )

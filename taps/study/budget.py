@@ -22,6 +22,7 @@ from taps.model.flops import (
 )
 from taps.plumbing.errors import TapsError
 from taps.study.contents import averages_of, drafters_at, drafters_of, evaluations, mixture_of, texts, training_seeds
+from taps.study.features import hidden_states
 from taps.study.roles import family_of
 
 VALIDATION_SHARE = 0.05
@@ -208,7 +209,7 @@ def training_reads(config: Mapping[str, Any]) -> dict[tuple[str, str], float]:
         share = config["plan"]["supervised_share"]
         per_token = shape.training_flops(1.0, share, length, options.get("alignment_passes", 1))
         offline = config["features"] == "offline"
-        read[name, mixture] = flops / per_token * 2 * shape.hidden if offline else 0.0
+        read[name, mixture] = flops / per_token * 2 * shape.hidden * len(hidden_states(config)) if offline else 0.0
     return read
 
 
@@ -319,6 +320,7 @@ def _row_length(config: Mapping[str, Any]) -> float:
 def study_disk(config: Mapping[str, Any]) -> dict[str, float]:
     """Returns artefact -> bytes."""
     shape = shape_of(config)
+    feature = shape.hidden * len(hidden_states(config))
     width = 2 if config["dtype"] == "bfloat16" else 4
     text = sum(corpus_tokens(config, corpus) for corpus in config["corpora"])
     traced = sum(num_traced(config))
@@ -336,9 +338,9 @@ def study_disk(config: Mapping[str, Any]) -> dict[str, float]:
     return {
         "target": shape.target_parameters * width,
         "corpora and tokens": text * (4 + 5),
-        "features": text * 2 * shape.hidden if trained and config["features"] == "offline" else 0.0,
+        "features": text * 2 * feature if trained and config["features"] == "offline" else 0.0,
         "drafters": drafters * shape.draft_parameters * width,
         "training states": states * 2 * shape.draft_parameters * (width + 12),  # the last two; fp32 master and moments
-        "traces": traced * (2 * shape.hidden + 4),
+        "traces": traced * (2 * feature + 4),
         "draft banks": positions * config["drafting"]["num_nodes"] * NODE_BYTES,
     }

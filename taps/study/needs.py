@@ -23,6 +23,7 @@ from taps.model.memory import (
 )
 from taps.study.budget import NODE_BYTES, Shape, corpus_tokens, num_drafted, recorded, shape_of
 from taps.study.contents import drafters_of, trained_methods
+from taps.study.features import hidden_states
 from taps.study.roles import family_of
 
 Config = Mapping[str, Any]
@@ -99,6 +100,7 @@ class _Amounts:
         self.target = TargetSizes(layer=shape.layer, num_layers=shape.num_layers, vocab=shape.vocab, tied=shape.tied)
         self.weights = self.target.weight_bytes(self.width)
         self.columns, self.hidden = shape.head_columns, shape.hidden
+        self.feature = self.hidden * len(hidden_states(config))
         self.drafter = shape.draft_parameters * self.width
         self.ends = shape.vocab * self.hidden * self.width * 2
         self.max_length = config["target"]["max_length"]
@@ -114,7 +116,7 @@ class _Amounts:
     def trace(self) -> float:
         """Bytes of the largest trace, answers reckoned at twice the expected length."""
         longest = max(prompt + 2 * new for prompt, new, _ in self.traces.values())
-        return longest * (self.hidden * self.width + 4)
+        return longest * (self.feature * self.width + 4)
 
     @property
     def bank(self) -> float:
@@ -136,7 +138,7 @@ def _features(amounts: _Amounts) -> tuple[float, float]:
     device = amounts.config["device"]
     batch = _BATCH_TOKENS[device]
     on_device = features_bytes(amounts.target, batch_tokens=batch, shard_tokens=_SHARD_TOKENS, width=amounts.width)
-    in_writing = 4 * _SHARD_TOKENS * amounts.hidden * 2
+    in_writing = 4 * _SHARD_TOKENS * amounts.feature * 2
     return PROCESS + _passing(amounts) + in_writing, on_device
 
 
@@ -172,8 +174,8 @@ def _train(amounts: _Amounts) -> tuple[float, float]:
     )
     if config["features"] == "online":
         on_device += amounts.weights
-    batch = rows * amounts.max_length * amounts.hidden * 2
-    read = 12 * amounts.text + 2 * amounts.heldout_tokens * amounts.hidden * amounts.width
+    batch = rows * amounts.max_length * amounts.feature * 2
+    read = 12 * amounts.text + 2 * amounts.heldout_tokens * amounts.feature * amounts.width
     states = amounts.drafter / amounts.width * 16
     passing = _passing(amounts) if config["features"] == "online" else amounts.ends
     return PROCESS + passing + _IN_FLIGHT * batch + read + states, on_device

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taps.model.batches import Conversations, Plan, RowId, read_mixture
+from taps.model.hidden_states import FINAL
 from taps.model.noise import Noise
 from taps.plumbing.artefacts import write_json
 from taps.plumbing.errors import TapsError
@@ -14,6 +15,8 @@ from tests.support.training_fixtures import make_rows, write_tokens
 
 class FeaturesInMemory:
     """Features of row r, token t: t + 100 r + 1000 seed, in every channel."""
+
+    hidden_states = (FINAL,)
 
     def __init__(self, rows, seed):
         self._rows = [

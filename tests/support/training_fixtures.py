@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from taps import features
+from taps.model.hidden_states import FINAL
 from taps.plumbing.artefacts import read_json, write_json, write_tensors
 from tests.support.live_fixtures import save_tiny_target
 
@@ -47,6 +48,8 @@ def write_tokens(path: Path, rows: Sequence[torch.Tensor], flags: Sequence[torch
 
 class RandomFeatures:
     """Random features [n, 32] of each row, kept in memory."""
+
+    hidden_states = (FINAL,)
 
     def __init__(self, rows: Sequence[torch.Tensor]) -> None:
         generator = torch.Generator().manual_seed(0)

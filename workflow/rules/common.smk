@@ -13,6 +13,7 @@ from taps.plumbing.errors import TapsError
 from taps.plumbing.lease import hold_file
 from taps.study import assets, average, contents, data, evaluate, reporting, trace, train, tune
 from taps.study.config import read, validate
+from taps.study.features import hidden_state_flags
 from taps.study.flags import flags
 from taps.study.roles import family_of
 

@@ -1,4 +1,4 @@
-"""The target's last hidden state of every training token, once per corpus, shared by all mixtures."""
+"""What draft models read of the target at every training token, once per corpus, shared by all mixtures."""
 
 
 rule features:
@@ -24,6 +24,7 @@ rule features:
     params:
         code=code_digest("taps.features"),
         lease=lease(1),
+        hidden_states=hidden_state_flags(config),
         shard=shard_of(PARALLEL["feature_shards"]),
         dtype=config["dtype"],
         device=config["device"],
@@ -33,6 +34,7 @@ rule features:
         {params.lease:q} python -m taps.features \
             --target {input.target:q} \
             --tokens {input.tokens:q} \
+            {params.hidden_states:q} \
             {params.shard:q} \
             --dtype {params.dtype:q} \
             --device {params.device:q} \

@@ -24,6 +24,7 @@ rule trace:
     params:
         code=code_digest("taps.trace"),
         lease=lease(1),
+        hidden_states=hidden_state_flags(config),
         top_p=EVALUATION["top_p"],
         top_k=EVALUATION["top_k"],
         max_new_tokens=ask(trace.max_new_tokens, "benchmark"),
@@ -42,6 +43,7 @@ rule trace:
             --top-k {params.top_k:q} \
             --seed {wildcards.seed:q} \
             --max-new-tokens {params.max_new_tokens:q} \
+            {params.hidden_states:q} \
             {params.shard:q} \
             --batch-size {params.batch_size:q} \
             --dtype {params.dtype:q} \
