@@ -1,10 +1,11 @@
 """Checks that smaller trees seen in finished banks are the trees that drafting anew gives, node for node.
 
     python -m taps.check_views --target results/laptop/target --trace results/laptop/traces/gsm8k/t0_s0.safetensors \
-        --drafter math=results/laptop/drafters/eagle2/math --drafter chat=results/laptop/drafters/eagle2/chat \
-        --bank math=results/laptop/banks/eagle2/math/gsm8k/t0_s0.safetensors \
-        --bank chat=results/laptop/banks/eagle2/chat/gsm8k/t0_s0.safetensors \
-        --draft-vocab results/laptop/draft_vocab.safetensors --output results/laptop/view_check.json
+        --drafter math=results/laptop/drafters/eagle2/seed0/math \
+        --drafter chat=results/laptop/drafters/eagle2/seed0/chat \
+        --bank math=results/laptop/banks/eagle2/seed0/math/gsm8k/t0_s0.safetensors \
+        --bank chat=results/laptop/banks/eagle2/seed0/chat/gsm8k/t0_s0.safetensors \
+        --draft-vocab results/laptop/draft_vocab.safetensors --output view_check.json
 
 Per drafter and shape, and for the merged trees of all drafters: positions compared (those where the bank holds the view
 exactly), `identical` (every node, in order), `near_tie` (the same but for nodes whose scores lie within rounding of

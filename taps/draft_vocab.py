@@ -33,7 +33,7 @@ def count(tensors: Mapping[str, np.ndarray], vocab_size: int) -> np.ndarray:
 
     Args:
         tensors: tokens, supervised and offsets of `taps.tokenise`.
-        vocab_size: Of the target.
+        vocab_size: Tokens that the target knows.
     """
     lengths = np.diff(tensors["offsets"])
     trains = np.zeros(len(lengths), dtype=bool)

@@ -2,7 +2,7 @@
 
     python -m taps.fit_router --trace results/laptop/traces/heldout_math/t0_s0.safetensors \
         --trace results/laptop/traces/heldout_chat/t0_s0.safetensors \
-        --bank results/laptop/banks/eagle2/math/heldout_math/t0_s0.safetensors ... \
+        --bank results/laptop/banks/eagle2/seed0/math/heldout_math/t0_s0.safetensors ... \
         --drafters math chat --num-draft-tokens 40 --output results/laptop/routers/eagle2.json
 
 Each held-out answer votes for the drafter with the larger acceptance length of its own on it (equal: the answer is

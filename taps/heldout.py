@@ -1,7 +1,7 @@
 """Conversations that nothing trains on -> prompts: what drafters are judged on before they see a benchmark.
 
     python -m taps.heldout --corpus results/laptop/corpora/math.jsonl --tokens results/laptop/tokens/math.safetensors \\
-        --num-prompts 16 --output results/laptop/heldout/math.jsonl
+        --num-prompts 16 --output results/laptop/prompts/heldout_math.jsonl
 
 Takes the first user turn (with the system turn, if there is one) of the first validation rows and, where these are too
 few, of the conversations that follow in the seeded order beyond the size that was tokenised. The target answers them
@@ -43,7 +43,7 @@ def choose(conversations: Mapping[str, Mapping[str, Any]], meta: Mapping[str, An
     Args:
         conversations: By id: the corpus.
         meta: Of the token file: ids, seed, max_length.
-        num_prompts: Ids wanted.
+        num_prompts: How many ids are wanted.
     """
     ids = meta["ids"]
     chosen = [ids[row] for row in validation_rows(len(ids))[:num_prompts]]

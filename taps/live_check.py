@@ -8,7 +8,7 @@
         --draft-vocab results/laptop/draft_vocab.safetensors --num-prompts 4 --num-draft-tokens 40 \
         --strategies '[{"strategy": "single", "drafters": ["math"]},
                        {"strategy": "merged_adaptive", "drafters": ["math", "chat"]}]' \
-        --output results/laptop/live/eagle2/gsm8k/t0_s0.json
+        --output results/laptop/live/eagle2/gsm8k.json
 
 Every strategy decodes the first prompts of the trace. Its text is compared with the recorded one token by token, its
 cycles with those of the replay (root, accepted, emitted, drafter), up to the first different token if there is one. A

@@ -49,7 +49,7 @@ class Answering:
         sampling: How tokens are picked.
         seed: Decides the draws at temperature > 0.
         max_new_tokens: Most tokens per answer.
-        batch_size: Prompts decoded together.
+        batch_size: Most prompts that are decoded together.
     """
 
     sampling: Sampling
@@ -68,7 +68,7 @@ def answer(
 
     Args:
         target: Answers the user's turns.
-        chat: Its tokenizer.
+        chat: Renders conversations for that target.
         conversations: {"id", "turns"} each; assistant turns are left out.
         options: How answers are made.
     """
@@ -131,7 +131,7 @@ def regenerate(
 
     Args:
         target: Answers the user's turns.
-        chat: Its tokenizer.
+        chat: Renders conversations for that target.
         conversations: In the order in which they are taken.
         journal: Holds what is finished.
         options: How answers are made.
@@ -173,7 +173,7 @@ def to_audit(source: str, entries: Sequence[Mapping[str, Any]], beyond: Sequence
 
     Args:
         source: Name of the corpus.
-        entries: Of the journal.
+        entries: The journal's, one per chunk of conversations.
         beyond: Ids of the conversations that were not reached.
     """
     audit = Audit(source=source)

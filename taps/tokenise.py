@@ -69,9 +69,9 @@ def select(
 
     Args:
         conversations: {"id", "turns"} each, ids unique.
-        chat: The target's tokenizer.
+        chat: Renders conversations for the target.
         source: Names the corpus in the audit.
-        seed: Of the order.
+        seed: Decides the order in which they are taken.
         max_length: Tokens kept of each conversation.
         max_tokens: Conversations are taken until this many tokens are reached; the last one may exceed it.
         max_rows: Conversations are taken until there are this many.

@@ -3,7 +3,7 @@
     python -m taps.train --target results/laptop/target --mixture results/laptop/mixtures/math.json \
         --tokens math=results/laptop/tokens/math.safetensors --features math=results/laptop/features/math \
         --draft-vocab results/laptop/draft_vocab.safetensors --epochs 6 --learning-rate 1e-3 --batch-size 8 \
-        --state results/laptop/training_state/eagle2/seed0/math --output results/laptop/drafters/eagle2/seed0/math
+        --state results/laptop/state/eagle2/seed0/math --output results/laptop/drafters/eagle2/seed0/math
 
 Several processes: `torchrun --standalone --nproc-per-node 4 -m taps.train ...` (multi-node arguments of torchrun pass
 through). Killed at any moment and started again, it continues from its last state, bit for bit in float32.

@@ -3,8 +3,8 @@
     python -m taps.tune --heldout results/laptop/traces/heldout_math/t0_s0.safetensors \
         --heldout results/laptop/traces/heldout_chat/t0_s0.safetensors \
         --benchmark gsm8k=results/laptop/traces/gsm8k/t0_s0.safetensors \
-        --bank results/laptop/banks/eagle2/math/heldout_math/t0_s0.safetensors ... \
-        --cost results/laptop/cost.json --calibration results/laptop/calibration/eagle2.json \
+        --bank results/laptop/banks/eagle2/seed0/math/heldout_math/t0_s0.safetensors ... \
+        --cost results/laptop/cost.json --calibration results/laptop/calibration/eagle2/seed0.json \
         --strategies '[{"strategy": "single", "drafters": ["math"]}]' --num-draft-tokens 40 \
         --output results/laptop/tuned/eagle2.json
 

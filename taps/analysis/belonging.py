@@ -28,7 +28,7 @@ def check_one_study(
         calibrations: `method/seed0` -> its calibration.
         drafters: `method/seed0/mixture` -> folder of a draft model.
         live: `method/benchmark` -> report of the live check.
-        cost: Forward times.
+        cost: Forward times of target and drafters, by `taps.cost`.
 
     Raises:
         ArtefactError: one of them is of another target, of another draft model than a replay of that name, or not what

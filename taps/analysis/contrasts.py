@@ -34,7 +34,7 @@ def slope(rows: Sequence[int], positions: Sequence[float], importance: Sequence[
     """Returns the weights of the least-squares slope of rows over positions (per unit of position).
 
     Args:
-        rows: At least two.
+        rows: The quantities the line goes through, at least two.
         positions: Where each stands (a depth, a weight); not all equal.
         importance: Fixed weights of the fit, e.g. the number of cycles that reached a depth; equal by default.
     """
@@ -50,7 +50,7 @@ def dip_below_chord(rows: Sequence[int], positions: Sequence[float]) -> Weights:
     Above 0: the curve sags, wherever its ends are. A straight line, rising or falling, gives 0.
 
     Args:
-        rows: At least three.
+        rows: The quantities in the order of the sweep, at least three.
         positions: Where each stands; all different.
     """
     order = np.argsort(positions)

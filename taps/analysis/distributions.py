@@ -29,7 +29,7 @@ def beta_cdf(x: ArrayLike, a: ArrayLike, b: ArrayLike) -> np.ndarray:
     NaN gives NaN.
 
     Args:
-        x: In [0, 1].
+        x: Where to take it, in [0, 1].
         a, b: Parameters, above 0.
     """
     given = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in (x, a, b)))

@@ -78,7 +78,7 @@ def overlap(path: Path) -> Table:
     """Returns how much of each benchmark's prompts stands in each training corpus.
 
     Args:
-        path: The overlap file.
+        path: The overlap file of `taps.overlap`.
     """
     columns = ["corpus", "benchmark", "num_prompts", "num_too_short", "num_exact", "num_shared", "mean_coverage"]
     return Table(
@@ -228,8 +228,8 @@ def tuned(sample: Sample, method: str, path: Path) -> Iterator[Table]:
     """Yields what trees tuned for this machine bring over plain decoding.
 
     Args:
-        sample: Names in print.
-        method: Whose drafters.
+        sample: Whose labels name rows in print.
+        method: The method whose drafters were tuned.
         path: The choices of `taps.tune`.
     """
     labels, content = sample.labels, read_json(path, kind="tuned")

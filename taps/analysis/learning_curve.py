@@ -73,7 +73,7 @@ def learning_curve(tau: Quantities, labels: Labels, *, num_draft_tokens: int) ->
     """Returns COLUMNS, estimate, interval and p value: every finding per method of the curve, and its changes.
 
     Args:
-        tau: Of `summaries.acceptance`.
+        tau: As `summaries.acceptance` returns it.
         labels: Who plays which part.
         num_draft_tokens: The budget that is looked at.
     """

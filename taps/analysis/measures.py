@@ -28,7 +28,7 @@ class Definition:
     """A definition of acceptance length.
 
     Attributes:
-        name: Of its column.
+        name: What its column is called.
         words: What is divided by what, for captions.
         function: The frame of `question_sums` -> numerators and denominators of its rows.
         excess: The column that holds by how many percent it exceeds tau, if there is to be one.

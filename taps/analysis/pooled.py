@@ -48,7 +48,7 @@ def of_acceptance(tau: Quantities, labels: Labels, *, num_draft_tokens: int) -> 
     """Returns the contrasts of acceptance lengths: COLUMNS, estimate, interval and p value.
 
     Args:
-        tau: Of `summaries.acceptance`.
+        tau: As `summaries.acceptance` returns it.
         labels: Who plays which part.
         num_draft_tokens: The budget that is looked at.
     """

@@ -143,7 +143,7 @@ def missing(
     temperature has it.
 
     Args:
-        cycles: Of `load_cycles`.
+        cycles: As `load_cycles` returns them.
         expected: Values of CONDITION that the study replays.
 
     Returns columns: temperature, method, benchmark, training_seed and seed (-1: all), strategy, drafters ("" for all of

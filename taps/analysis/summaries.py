@@ -42,8 +42,8 @@ def with_domain_means(quantities: Quantities, labels: Labels, *more: str) -> Qua
     """Returns the quantities with their means over benchmarks, every domain weighing the same.
 
     Args:
-        quantities: Without such means.
-        labels: Know the domains.
+        quantities: Of single benchmarks, no means among them.
+        labels: Which know the domain of each benchmark.
         more: Keys beside temperature and method that tell apart conditions which may have different benchmarks.
     """
     domains = _domains(labels, quantities.keys["benchmark"])

@@ -130,7 +130,7 @@ class Evidence:
     Attributes:
         what: The quantity compared, e.g. `Math - Chat on GSM8K`.
         direction: What is claimed of it.
-        interval: What was found.
+        interval: Estimate and interval of that quantity.
         margin: Half-width of "the same" and of no effect, in the quantity's unit.
     """
 

@@ -86,7 +86,7 @@ class ChatTokenizer:
 
         Args:
             eos_ids: Ids that end an answer beside the tokenizer's own `eos_token`.
-            where: Named in errors.
+            where: What error messages name.
 
         Raises:
             TapsError: no single chat template, no character offsets, or no end-of-turn token.
@@ -237,7 +237,7 @@ class ChatTokenizer:
         """Returns bool [n]: tokens wholly within a span, up to the one that ends the turn.
 
         Args:
-            tokens: int32 [n].
+            tokens: int32 [n] of the rendered conversation.
             offsets: int64 [n, 2] characters [begin, end) of each token. Tokenizers may trim blanks off them, so that a
                 newline in front of a span has the empty range at its border: it must not count as inside.
             spans: Characters of the assistant turns.

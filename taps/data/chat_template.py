@@ -119,8 +119,8 @@ def settled_template(template: str, *, today: date = DATE, options: Mapping[str,
     that asks for neither is returned as it is.
 
     Args:
-        template: Jinja.
-        today: What `strftime_now` formats.
+        template: Source of a Jinja template.
+        today: The date that `strftime_now` formats.
         options: Name -> text, number, true, false or null.
 
     Raises:
@@ -168,7 +168,7 @@ def settle_template(
     A template that is the only one and asks for nothing stays where it is.
 
     Args:
-        folder: With a tokenizer.
+        folder: Hugging Face folder with a tokenizer.
         template: Jinja file that replaces the tokenizer's own.
         today: As in `settled_template`, likewise `options`.
 

@@ -43,7 +43,7 @@ class Turn:
 
     Attributes:
         role: `system`, `user` or `assistant`.
-        text: Not empty.
+        text: What was said, not empty.
         notes: What was done to it, in the audit's words.
     """
 

@@ -67,9 +67,9 @@ def read_conversations(
 
     Args:
         records: As `stream_records` yields them.
-        audit: Counts every record.
-        reader: Of their format.
-        part: Of the file; all of it by default.
+        audit: Counts every record and what became of it.
+        reader: The one for their format.
+        part: Which part of the file is read; all of it by default.
     """
     ids, contents = UniqueIds(), set[bytes]()
     for record in records:

@@ -109,10 +109,10 @@ def converse(
 
     Args:
         dialogues: That have said nothing yet but their system turn.
-        encode: Renders conversations.
+        encode: Turns conversations into tokens, or says why it cannot.
         reply: Answers a batch of at most `batch_size` questions, in their order.
-        max_length: Of the context; a prompt that leaves no room in it ends its conversation.
-        batch_size: Questions answered together.
+        max_length: Tokens of the context; a prompt that leaves no room in it ends its conversation.
+        batch_size: Most questions that are answered together.
     """
     for number in range(max((len(dialogue.questions) for dialogue in dialogues), default=0)):
         due = [one for one in dialogues if one.ended is None and number < len(one.questions)]

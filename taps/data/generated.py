@@ -23,9 +23,9 @@ def stream_generated(task: str, *, rows: int, seed: int, templates: Collection[i
     first, and a benchmark generated with another seed than a corpus is disjoint from it.
 
     Args:
-        task: Of reasoning-gym.
-        rows: Problems wanted.
-        seed: Of the problems.
+        task: Name of a task of reasoning-gym.
+        rows: How many problems are wanted.
+        seed: Decides the problems, whatever `rows` is.
         templates: Those that problems may be made from; all by default.
 
     Raises:

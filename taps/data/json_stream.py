@@ -113,7 +113,7 @@ class _Window:
     """The part of the file in memory: `text[position:]` is what has not been consumed.
 
     Attributes:
-        ended: Whether nothing follows.
+        ended: Whether nothing follows what is held.
         broke_off: Whether the file ended before its text did.
     """
 

@@ -25,8 +25,8 @@ class Size:
 
     Attributes:
         share: Between 0 (exclusive) and 1, counted in `unit`.
-        rows: Conversations.
-        tokens: Tokens; rows are taken until they are reached.
+        rows: Number of conversations.
+        tokens: Number of tokens; rows are taken until it is reached.
         unit: `rows` or `tokens`, for `share`.
     """
 
@@ -57,7 +57,7 @@ def take(where: object, lengths: np.ndarray, size: Size) -> np.ndarray:
     Args:
         where: Names the corpus in errors.
         lengths: int [rows] tokens of each row, in the token file's order.
-        size: How much.
+        size: How much of the corpus to take.
 
     Raises:
         TapsError: the corpus has fewer training rows or tokens than asked for, or the share is not within (0, 1].

@@ -76,7 +76,7 @@ def overlaps(texts: Iterable[str], indices: Iterable[PromptIndex]) -> list[dict[
 
     Args:
         texts: Turns of a training corpus, read once.
-        indices: Of the benchmarks.
+        indices: The prompts of each benchmark, as `index_prompts` returns them.
     """
     indices = list(indices)
     wanted_turns = {turn for index in indices for turn in index.by_turn}
@@ -117,7 +117,7 @@ class Twin:
     """A prompt that a training conversation repeats, be it with other numbers and names.
 
     Attributes:
-        prompt: Its id.
+        prompt: Id of the prompt.
         conversation: Id of the conversation that is most like it.
         share: Of the grams of the shorter text, prompt or turn, those that both have; 1 if the prompt's first turn is
             there word for word.
@@ -166,7 +166,7 @@ class _TwinIndex:
 
         Args:
             found: Grams of the turn.
-            said: Its words.
+            said: All words of the turn.
         """
         index = self.grams
         hits = Counter(number for gram in index.by_gram.keys() & found for number in index.by_gram[gram])

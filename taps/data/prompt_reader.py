@@ -210,7 +210,7 @@ def read_prompts(
         records: As `stream_records` yields them.
         audit: Counts records that give no prompt; the caller counts those that it keeps.
         ids: Given out so far, by earlier files of the same benchmark too.
-        reader: Of their format.
+        reader: The one for their format.
         prefix: Put before each id, so that several files of one benchmark stay apart.
         part: Of the files; all of them by default.
     """

@@ -50,7 +50,7 @@ def stream_table(path: Path, form: str) -> Iterator[dict[str, Any]]:
     """Yields the rows of a file as column -> value.
 
     Args:
-        form: PARQUET or ARROW.
+        form: Of the file, PARQUET or ARROW.
 
     Raises:
         TapsError: not a whole file of that form.

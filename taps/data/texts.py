@@ -53,7 +53,7 @@ class Text:
     """A text that can be used.
 
     Attributes:
-        text: Not empty.
+        text: What was said, not empty.
         notes: What was done to it, in the audit's words.
     """
 

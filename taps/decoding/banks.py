@@ -25,8 +25,8 @@ def read_trace(path: Path, *, reads: Sequence[str]) -> dict[str, Any]:
     """Returns the tensors of a trace, as draft models see it: its features hold the hidden states that they read.
 
     Args:
-        path: Of the trace.
-        reads: See `taps.model.hidden_states`.
+        path: Where the trace lies.
+        reads: Names of hidden states, see `taps.model.hidden_states`.
 
     Raises:
         TapsError: the trace lacks some of them.

@@ -65,7 +65,7 @@ def fit_inverse_temperature(scores: np.ndarray, accepted: np.ndarray) -> float:
 
     Args:
         scores: float [B] log-probabilities (nats).
-        accepted: bool [B].
+        accepted: bool [B] whether the text went that way.
 
     Raises:
         ValueError: all bets have the same outcome, so the likelihood has no maximum.

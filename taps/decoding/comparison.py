@@ -24,8 +24,8 @@ class RecordedText:
     """One sequence of a trace and what it takes to decode it again.
 
     Attributes:
-        id: The prompt's.
-        turn: From 0.
+        id: Id of the prompt.
+        turn: Which turn of the dialogue it answers, from 0.
         index: Place in the trace.
         prompt: Tokens before the answer.
         answer: int32 [n] recorded tokens.
@@ -85,7 +85,7 @@ def compare_cycles(
     Cycles of a live answer count up to the first that emits a token other than recorded.
 
     Args:
-        text: The recorded sequence.
+        text: The sequence as it was recorded.
         tokens: int [n] of the live answer.
         cycles: Of the live answer.
         replayed: Of a walk over the whole trace.

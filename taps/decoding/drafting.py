@@ -66,7 +66,7 @@ def draft_trees(
         model: The draft model.
         head: The target's embedding and head, perhaps over a draft vocabulary.
         keys: [L, G, d] draft keys of the sequence, from the target's features.
-        values: [L, G, d].
+        values: [L, G, d] draft values that belong to them.
         hidden: [P, h] the draft model's output at the last token before each tree: it predicts the first level.
         num_seen: int64 [P] keys visible to each tree; a node of depth n has position num_seen + n - 1.
         options: Shape of the trees.
@@ -209,10 +209,10 @@ def _tree_attention(
     """Returns [A, H, d]: attention to the first `num_seen` prefix keys and to the node's path, one softmax over both.
 
     Args:
-        queries: [A, H, d].
+        queries: [A, H, d] one per row, rotated.
         keys: [L, G, d] shared by all rows, as are `values`.
         path_keys: [A, n, G, d] of each row's ancestors and itself, as are `path_values`.
-        num_seen: int64 [A].
+        num_seen: int64 [A] prefix keys that each row may see.
     """
     num_groups = keys.shape[1]
     grouped = queries.unflatten(1, (num_groups, -1)) * queries.shape[-1] ** -0.5  # [A, G, H/G, d]

@@ -57,10 +57,10 @@ class Cycle:
     Attributes:
         start: Index of the root among the generated tokens.
         accepted: Length of the accepted path.
-        emitted: Tokens emitted.
+        emitted: Tokens that the cycle emitted.
         chosen: Index of the drafter, MERGED for none.
         num_nodes: Nodes verified, root not counted; near the end fewer than were proposed.
-        num_drafted: Drafters that drafted.
+        num_drafted: How many drafters drafted a tree.
         num_levels: Levels that they drafted together; 0 if each drafted all of its own.
         score: The strategy's signal, NaN for none.
     """

@@ -41,7 +41,7 @@ class History:
         num_accepted: float64 [P, K] decayed sum of the tokens that each drafter's trees would have accepted, verified
             or not, as far as the emitted tokens show.
         choice: int64 [P] drafter of the first cycle, MERGED if none or not yet.
-        hindsight: Only in replay.
+        hindsight: What only a replay can know; None live.
         prompt_features: float32 [P, h] the target's feature of the prompt's last token, for strategies that read it.
     """
 

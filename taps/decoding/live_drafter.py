@@ -65,7 +65,7 @@ class LiveDrafter:
         """Returns one tree [1, num_nodes] under the last token read.
 
         Args:
-            num_nodes: Most nodes.
+            num_nodes: Most nodes of the tree, root not counted.
             goes_on: As in `draft_trees`.
         """
         if self._unread:

@@ -19,7 +19,7 @@ class Plain:
     """An answer decoded token by token.
 
     Attributes:
-        tokens: int32 [n].
+        tokens: int32 [n] generated tokens, the end token included.
         decoding_s: Wall time behind the first token, seconds.
     """
 

@@ -56,7 +56,7 @@ class Recording:
     """A recorded text and what each drafter would have drafted along it.
 
     Attributes:
-        text: The answers.
+        text: The target's answers, ready to be walked.
         banks: Drafter name -> its bank.
         trace_meta: `meta` of the trace: ids, turns, sampling, seed ...
         drafting: Options that all banks were drafted with: depth, top_k, num_nodes, draft_vocab_size.
@@ -77,7 +77,7 @@ def load_recording(trace: Path, banks: Mapping[str, Path], *, with_prompts: bool
     """Returns the trace and its banks (drafter name -> file, at least one).
 
     Args:
-        trace: Recorded text.
+        trace: File of the recorded text.
         banks: Drafter -> bank along it.
         with_prompts: Whether to read the prompts' features, too, for strategies that use them.
 
@@ -125,9 +125,9 @@ def prompt_features(
     """Returns float32 [S, h]: the target's final state of the last token of each prompt; reads these rows alone.
 
     Args:
-        trace: Verified before.
+        trace: File, which was verified before.
         offsets: int [S + 1] first token of each sequence.
-        prompt_lengths: int [S].
+        prompt_lengths: int [S] tokens of each prompt.
         hidden_states: What the trace's features hold.
     """
     from safetensors import SafetensorError, safe_open

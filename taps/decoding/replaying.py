@@ -32,8 +32,8 @@ class Labels:
     """What a replay is named in the tables.
 
     Attributes:
-        method: Draft family.
-        benchmark: Whose prompts.
+        method: Way of training, as the study names it.
+        benchmark: Whose prompts were answered.
         training_seed: Of its draft models.
     """
 
@@ -47,8 +47,8 @@ class Replay:
     """The walks of all variants.
 
     Attributes:
-        variants: In order.
-        walks: Cycles of each.
+        variants: What was replayed, in order.
+        walks: The cycles of each variant.
         nodes: (variant, node statistics) of single drafters at the default budget.
         recording: What was walked over.
     """
@@ -82,7 +82,7 @@ def replay(
         factors: Drafter -> inverse temperature, for calibrated strategies.
         decay: `Options.decay`.
         prior: `Options.prior`.
-        cost: For costed strategies.
+        cost: Measured times; costed strategies need them.
         router: Drafter -> bias and weights, for strategies that read the prompt.
     """
     walks: dict[int, Cycles] = {}
@@ -136,10 +136,10 @@ def write_replay(
     """Writes both tables.
 
     Args:
-        found: The walks.
+        found: What `replay` returned.
         labels: Names of the result.
         settings: num_draft_tokens, decay and prior, recorded beside the trace's own facts.
-        provenance: Of both files.
+        provenance: Written into both files.
         cycles: File of the cycles.
         nodes: File of the node statistics.
     """

@@ -29,9 +29,9 @@ def fit_router(features: np.ndarray, labels: np.ndarray, *, num_drafters: int, p
     """Returns float64 [K, 1 + h]: bias and weights on raw features whose largest product names the drafter.
 
     Args:
-        features: float [S, h].
+        features: float [S, h] of each prompt's last token.
         labels: int [S] the better drafter.
-        num_drafters: K.
+        num_drafters: K, some of which may win no prompt.
         penalty: Half the weight on the squared weights (not on biases), per prompt; features are standardised.
     """
     import torch

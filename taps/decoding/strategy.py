@@ -62,7 +62,7 @@ class Proposal:
     """The trees to verify.
 
     Attributes:
-        trees: P trees.
+        trees: One tree per position, P of them.
         chosen: int64 [P] index of the drafter the tree belongs to, MERGED for a merged one.
         score: float64 [P] the signal of the choice; NaN where there is none.
         num_levels: int64 [P] levels that all drafters together drafted; None if each drafted all of its own.
@@ -86,8 +86,8 @@ class Strategy:
     Attributes:
         name: As in the config.
         title: In print.
-        kind: What it verifies.
-        propose: The function.
+        kind: Whose tree it verifies.
+        propose: The function that makes the tree.
         drafts: (history, options) -> bool [P, K], which drafters must draft in the coming cycle. The others' trees may
             be left empty (`trees.no_trees`).
         goes_on: (one drafter's trees so far, levels drafted, options) -> bool [P], whether it drafts another level;

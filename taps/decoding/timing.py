@@ -17,8 +17,8 @@ class Seconds:
 
     Attributes:
         prefill: The target reading the prompt.
-        drafting: The draft models.
-        target: The target's verification.
+        drafting: The draft models drafting trees.
+        target: The target verifying trees.
         outside: All else: strategy, masks, following the tree, the caches' upkeep.
     """
 

@@ -50,9 +50,9 @@ class Value:
     """What a variant brings along recordings.
 
     Attributes:
-        num_tokens: Emitted, per question.
-        seconds: Predicted, per question.
-        num_cycles: Per question.
+        num_tokens: float64 [Q] tokens emitted on each question.
+        seconds: float64 [Q] predicted time of each question.
+        num_cycles: float64 [Q] cycles of each question.
         inexact_share: Share of cycles whose tree the bank may not hold exactly.
         questions: Ids, ascending within a recording.
     """

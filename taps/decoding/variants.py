@@ -23,7 +23,7 @@ class Variant:
     """One line of the result tables.
 
     Attributes:
-        strategy: What it verifies.
+        strategy: How the tree of a cycle is made.
         drafters: Names of those that it takes.
         num_draft_tokens: Nodes of one drafter's tree.
         depth: Expansions after its first level; None for those of the banks.

@@ -24,7 +24,7 @@ class Tree:
     """One tree without padding.
 
     Attributes:
-        tokens: int [N].
+        tokens: int [N] token of each node.
         parents: int [N], parents before children, ROOT for the first level.
         depths: int [N], from 1.
     """
@@ -96,7 +96,7 @@ class NodeLogits:
     Args:
         target: Whose head it is.
         features: [N + 1, h] of root and nodes.
-        tree: The nodes.
+        tree: The nodes that were verified.
     """
 
     def __init__(self, target: Target, features: torch.Tensor, tree: Tree) -> None:

@@ -40,9 +40,9 @@ def view(trees: Trees, max_depth: int | np.ndarray, num_nodes: int, *, depth: np
     """Returns trees [P, n] of the best `num_nodes` nodes that lie no deeper than `max_depth`, padded.
 
     Args:
-        trees: P trees.
+        trees: P trees, as drafted.
         max_depth: Deepest node kept (first level: 1), for all trees or int [P]; `Shape.depth` + 1.
-        num_nodes: n.
+        num_nodes: n, at most N.
         depth: int [P, N] of each node, if it is known.
     """
     depth = depths(trees.parents) if depth is None else depth
@@ -72,10 +72,10 @@ def is_exact(trees: Trees, shape: Shape, *, top_k: int, bank_depth: int) -> np.n
     """Returns bool [P]: whether `view(trees, shape.depth + 1, shape.num_nodes)` is the tree drafted with that shape.
 
     Args:
-        trees: The bank's.
-        shape: Of the view.
-        top_k: The bank's.
-        bank_depth: The bank's `depth`.
+        trees: P trees of a bank.
+        shape: How large the view is.
+        top_k: `DraftOptions.top_k` of the bank.
+        bank_depth: `DraftOptions.depth` of the bank.
     """
     if shape.depth > bank_depth:
         return np.zeros(len(trees), dtype=bool)

@@ -72,7 +72,7 @@ class Bank:
     """One drafter's trees at all positions and how they agree with the text.
 
     Attributes:
-        name: The drafter.
+        name: Of the drafter whose trees they are.
         trees: P trees of N nodes.
         depth: int16 [P, N] of each node.
         matched: bool [P, N] whether the node's path is the text.
@@ -109,7 +109,7 @@ class Cycles:
         emitted: Tokens emitted: accepted + 1, or fewer at the end of the text.
         chosen: Index of the drafter, MERGED for none.
         num_nodes: Nodes verified, root not counted.
-        num_drafted: Drafters that drafted.
+        num_drafted: How many drafters drafted a tree.
         num_levels: Levels that they drafted together; 0 if each drafted all of its own.
         score: The strategy's signal, NaN for none.
     """

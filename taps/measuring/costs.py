@@ -64,7 +64,7 @@ def measure_costs(
         target: As it will decode.
         drafter: Stands for all drafters of its shape.
         tokens: A text, the longer the more rounds it serves; at least `prefix_length` + 2 tokens.
-        prefix_length: Tokens read before.
+        prefix_length: Tokens read before anything is timed.
         nodes: Tree sizes at which the target is timed.
         draft_shapes: (levels, nodes) at which drafting is timed.
         num_draft_tokens: Nodes of the trees whose overhead is measured.

@@ -37,8 +37,8 @@ def matmul_rate(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.
     """Returns the operations per second of square matrix products: what the machine gives right now, others included.
 
     Args:
-        device: Where.
-        dtype: Of the factors.
+        device: Where to multiply.
+        dtype: That of the factors.
         seconds: Shortest time to measure for.
     """
     size = 8192 if device.type == "cuda" else 1024

@@ -49,8 +49,8 @@ class Measurement:
     Attributes:
         what: `features`, `eagle2`, `hass` or `bank`.
         columns: Tokens of the head; 0 where it is not used.
-        unit: What is counted.
-        per_s: Units per second.
+        unit: What `per_s` counts: tokens or positions.
+        per_s: How many of these a second.
         tflops: Operations per second, 10^12; 0 where they are not counted.
         peak_memory_mb: Most memory used meanwhile, MB.
         bytes_per_token: Of features on disk; 0 for other measurements.
@@ -69,7 +69,7 @@ def measure_features(target: Target, tokens: Path, folder: Path, *, dtype: str, 
     """Returns the target's speed on all rows; leaves their features as a store in `folder`.
 
     Args:
-        target: Loaded or random.
+        target: A loaded one, or random weights of its shape.
         tokens: Artefact of tokens.
         folder: To write; its size gives the bytes per token.
         dtype: The target's, for the manifest.
@@ -130,9 +130,9 @@ def measure_training(
     Args:
         family: `eagle2` or `hass`, each with its published losses and passes.
         head: Full or sliced; its dtype and device are the training's.
-        conversations: The data.
-        rows: Training rows.
-        batch_size: Rows per step.
+        conversations: Tokens and features of the rows.
+        rows: Those to train on.
+        batch_size: Rows of one optimizer step.
         zero_stage: ZeRO 0, 1 or 2.
         scratch: For the run's states.
 
@@ -196,9 +196,9 @@ def measure_bank(head: TargetHead, tokens: Path, store: FeatureStore, *, num_pos
     """Returns the speed of drafting trees of the paper's size with a random draft model.
 
     Args:
-        head: Full or sliced.
+        head: The target's, whole or over a draft vocabulary.
         tokens: Artefact of tokens.
-        store: Their features.
+        store: Features of these tokens.
         num_positions: Rows are taken until they have this many tokens; all positions of these rows are drafted.
     """
     tensors, _ = read_tensors(tokens, kind="tokens")

@@ -65,8 +65,8 @@ def shifted(predictions: torch.Tensor, features: torch.Tensor, positions: torch.
     """Returns [T, h]: at position t the prediction made at t - 1; at position 0 the given feature.
 
     Args:
-        predictions: [T, h].
-        features: [T, h].
+        predictions: [T, h] what a pass predicted.
+        features: [T, h] what stands at the start of a sequence.
         positions: int [T] position of each token in its sequence.
     """
     return torch.where((positions == 0)[:, None], features, predictions.roll(1, dims=0))

@@ -34,7 +34,7 @@ def grouped_attention(
 
     Args:
         module: The model's attention module.
-        query: [B, H, T, d].
+        query: [B, H, T, d] of the new tokens.
         key: [B, G, n, d], as is `value`.
         attention_mask: Broadcastable to [B, H, T, n], additive or True where a query may attend; None for causal.
         others: What the library passes beside; only a call that it would hand to the kernel as it is, is done here.

@@ -149,7 +149,7 @@ class Conversations:
         """Returns the batch of `rows` in host memory, in fp32, with the host's law of noise.
 
         Args:
-            rows: At least one.
+            rows: Which to lay end to end; at least one.
             noise: Noise on the inputs; none by default.
             places: Place of each row in the run's stream, for the noise.
         """
@@ -253,9 +253,9 @@ class Plan:
     """Which rows each optimizer step sees: consecutive pieces of an endless stream of seeded permutations.
 
     Attributes:
-        rows: Training rows.
+        rows: Those to train on.
         batch_size: Rows per step over all processes and accumulation steps.
-        seed: Decides the permutations.
+        seed: Decides the permutation of each epoch.
     """
 
     rows: list[RowId]
@@ -293,8 +293,8 @@ def read_mixture(path: Path, *, corpora: Collection[str]) -> tuple[list[RowId], 
     """Returns (training rows, validation rows) of a mixture artefact.
 
     Args:
-        path: Of the mixture.
-        corpora: Those at hand.
+        path: Where the mixture lies.
+        corpora: Names of those whose tokens are at hand.
 
     Raises:
         TapsError: the mixture has no training row, or a corpus that is not at hand.

@@ -65,8 +65,8 @@ def make_engine(
 
     Args:
         module: Computes the loss; only its trainable parameters are known to the engine.
-        betas: AdamW's.
-        weight_decay: AdamW's.
+        betas: Decay of AdamW's two moments.
+        weight_decay: AdamW's decay, on all parameters.
         clip_norm: Largest gradient norm; 0 for none.
         zero_stage: ZeRO 0, 1 or 2.
         dtype: float32, or bfloat16 with float32 master weights.

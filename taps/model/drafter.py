@@ -32,9 +32,9 @@ class DrafterConfig:
     Attributes:
         hidden_size: h, also the target's.
         intermediate_size: Width of the gated MLP.
-        num_attention_heads: H.
-        num_key_value_heads: G, divides H.
-        head_dim: d.
+        num_attention_heads: H, heads of the queries.
+        num_key_value_heads: G, heads of keys and values; divides H.
+        head_dim: d, channels of a head.
         vocab_size: The target's vocabulary.
         max_position_embeddings: The target's context length, in tokens.
         rms_norm_eps: Epsilon of the one norm.
@@ -216,9 +216,7 @@ def causal_attention(
     A block-diagonal mask over [T, T] would score every pair of sequences only to discard it.
 
     Args:
-        queries: [T, H, d].
-        keys: [T, G, d].
-        values: [T, G, d].
+        queries: [T, H, d] as `qkv` returns them, likewise `keys` and `values` [T, G, d].
         lengths: Tokens of each sequence.
     """
     parts = []

@@ -56,9 +56,9 @@ class Shard:
     """One file of a store.
 
     Attributes:
-        file: Its name.
+        file: Name of the file.
         first_row: Row of the tokens artefact that it starts with.
-        num_rows: Rows in it.
+        num_rows: How many rows it holds.
         num_tokens: Tokens of these rows.
         digest: Of its data; empty while it is only planned.
         num_positions_checked: Positions at which lm_head(feature) was compared with the target's own logits.
@@ -91,7 +91,7 @@ class Manifest:
         tokens: Digest of the tokens.
         dtype: Compute dtype of the target; on disk it is always bfloat16.
         batch_tokens: Token budget of a forward pass, which decides the last bits.
-        hidden_size: h.
+        hidden_size: h of the target.
         num_rows: Rows of the tokens artefact.
         num_tokens: Tokens of all rows.
         hidden_states: What a feature holds, side by side, `final` first.
@@ -166,7 +166,7 @@ def write_shard(
     """Writes the features of a planned shard; returns it with its digest.
 
     Args:
-        folder: Of the store.
+        folder: Where the store lies.
         shard: As planned, with what its check found.
         rows: [n, width] for each of its rows.
         manifest: What the features are; the shard repeats it, so that a finished one is known after a kill.
@@ -226,7 +226,7 @@ class FeatureStore:
     Several threads may read at a time; no file stays open, since a large store has thousands.
 
     Attributes:
-        folder: Where it lies.
+        folder: Where the store lies.
         manifest: What is in it.
     """
 

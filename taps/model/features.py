@@ -79,7 +79,7 @@ class OnlineFeatures:
         """Reads the tokens.
 
         Args:
-            target: Frozen.
+            target: Computes the features; its weights stay.
             tokens: Artefact of `taps.tokenise`.
             batch_tokens: As in `length_batches`.
         """
@@ -136,7 +136,7 @@ class HeadAgreement(NamedTuple):
     Attributes:
         max_difference: Largest absolute difference of a logit.
         num_equal_argmax: Positions at which both name the same most likely token.
-        num_positions: Positions compared.
+        num_positions: How many positions were compared.
     """
 
     max_difference: float
@@ -151,7 +151,7 @@ def head_agreement(target: Target, head: TargetHead, tokens: torch.Tensor, featu
     Args:
         target: The whole model.
         head: Its head as draft models read it, all rows, on the same device.
-        tokens: int [n].
+        tokens: int [n] of the row.
         features: bf16 [n, width] as stored.
 
     Raises:

@@ -71,7 +71,7 @@ def texts_that_fit(target: Target, *, prompt: int, new: int) -> int:
     """Returns how many texts the device has room for now, at least one; on a CPU as many as one likes.
 
     Args:
-        target: Loaded.
+        target: Loaded, so that what is free now is free for texts.
         prompt: Tokens of the longest prompt.
         new: Most tokens of an answer.
     """

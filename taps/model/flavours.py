@@ -62,10 +62,10 @@ def convert(
     """Returns (tensors, content of config.json) of a draft model in a flavour.
 
     Args:
-        tensors: The draft model's.
-        config: Its shape.
+        tensors: Weights of the draft model, by name.
+        config: Shape of the draft model.
         flavour: Key of `FLAVOURS`.
-        embedding: [V, h] the target's.
+        embedding: [V, h] that of the target.
         target_config: The target's config.json.
         dtype: Of the written tensors; the draft model's own by default.
 

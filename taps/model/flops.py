@@ -90,7 +90,7 @@ def training_cost(sizes: LayerSizes, *, head_columns: int, num_passes: int) -> T
     Args:
         sizes: Of the draft model.
         head_columns: Tokens of the (draft) vocabulary.
-        num_passes: Alignment passes.
+        num_passes: Alignment passes of a step.
     """
     fc = 2 * sizes.hidden_size**2
     return TrainingCost(
@@ -104,7 +104,7 @@ def num_steps_within(budget: float, step_flops: Iterable[float]) -> int:
     """Returns how many steps, at least one, bring the sum of their operations nearest to `budget`.
 
     Args:
-        budget: Operations.
+        budget: Operations that may be spent.
         step_flops: Operations of each step; endless, or the steps there are.
     """
     spent, num_steps = 0.0, 0

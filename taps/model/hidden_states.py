@@ -62,7 +62,7 @@ def select(features: torch.Tensor, have: Sequence[str], wanted: Sequence[str]) -
     """Returns [..., h * len(wanted)]: the columns of some hidden states; `features` itself where it is those already.
 
     Args:
-        features: [..., h * len(have)].
+        features: [..., h * len(have)] as recorded.
         have: What they hold, in order.
         wanted: What to take, in order.
 

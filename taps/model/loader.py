@@ -34,14 +34,14 @@ def batches_of(
     """Yields (step, this process's micro-batches) on the device and in the dtype of `like`.
 
     Args:
-        conversations: The data.
+        conversations: Tokens and features of the rows.
         plan: Which rows each step sees.
         steps: Optimizer steps to load.
-        noise: On the input features.
+        noise: What is added to the input features.
         accumulation: Micro-batches per step and process.
-        rank: Of this process.
-        world: Processes.
-        like: Of the head.
+        rank: Which process this is, from 0.
+        world: How many processes train together.
+        like: A tensor with the device and dtype that batches get.
     """
     on_device = like.device.type != "cpu"
 

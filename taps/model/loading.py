@@ -24,7 +24,7 @@ def load_model(
         dtype: Compute dtype.
         where: What error messages name; the folder by default.
         trust_remote_code: Whether Python code in the folder may run.
-        options: More of `from_pretrained`.
+        options: Handed to the library's `from_pretrained`.
 
     Raises:
         TapsError: weights are missing, unused or of another shape; the library would fill the first with random numbers

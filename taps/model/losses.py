@@ -135,9 +135,9 @@ def agreement(predictions: torch.Tensor, features: torch.Tensor, head: torch.Ten
     """Returns (top1, top3): at how many tokens the target's most likely token is the draft's, or among its best three.
 
     Args:
-        predictions: [M, h].
-        features: [M, h].
-        head: [V, h].
+        predictions: [M, h] predicted features.
+        features: [M, h] the target's features.
+        head: [V, h] rows of the target's head.
     """
     found = torch.zeros(2, dtype=torch.int64, device=features.device)
     for start in range(0, len(features), _CHUNK):

@@ -26,8 +26,8 @@ class TargetSizes:
 
     Attributes:
         layer: Sizes of one of its layers.
-        num_layers: Its layers.
-        vocab: V.
+        num_layers: How many layers it has.
+        vocab: V, its vocabulary.
         tied: Whether embedding and head are one matrix.
         parameters: All its weights, where they are known better than from `layer` (routed experts).
     """
@@ -65,10 +65,10 @@ def sequence_bytes(target: TargetSizes, *, prompt: int, new: int, width: int) ->
     Its cache, its share of the prefill (with a mask of L x L) and, at temperature > 0, some rows of fp64 logits.
 
     Args:
-        target: Of the target.
+        target: Sizes of the target.
         prompt: Tokens of the longest prompt, to which all are padded.
         new: Most tokens of an answer.
-        width: w.
+        width: w, bytes per number.
     """
     cache = (prompt + new) * target.cache_bytes(width)
     prefill = forward_bytes(target.layer, prompt, width) + prompt**2 * (1 + width)
@@ -102,10 +102,10 @@ def training_bytes(
         target: Of the target, whose layer is the draft model's.
         head_columns: Columns of the head: V or the draft vocabulary.
         lengths: Tokens of each row of the micro-batch.
-        num_passes: Alignment passes.
-        width: w; 2 means fp32 master weights.
+        num_passes: Alignment passes of a step.
+        width: w, bytes per number; 2 means fp32 master weights.
         zero_stage: ZeRO 0, 1 or 2.
-        world: Processes.
+        world: How many processes train together.
     """
     layer, hidden = target.layer, target.layer.hidden_size
     trained = num_parameters(layer)
@@ -122,12 +122,12 @@ def bank_bytes(target: TargetSizes, *, head_columns: int, context: int, chunk: i
     """Returns the device bytes of drafting trees at `chunk` positions of a text of `context` tokens at once.
 
     Args:
-        target: Of the target.
+        target: Sizes of the target.
         head_columns: Columns of the head.
         context: Tokens of the longest text.
-        chunk: Positions.
+        chunk: Positions that are drafted together.
         top_k: Nodes expanded per level and position.
-        width: w.
+        width: w, bytes per number.
     """
     layer, rows = target.layer, chunk * top_k
     weights = (num_parameters(layer) + layer.hidden_size * (target.vocab + head_columns)) * width

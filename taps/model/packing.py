@@ -31,7 +31,7 @@ class PackedProduct:
 
     Args:
         weight: [out, in] on a CPU, in a dtype that `can_pack` allows.
-        bias: [out] or None.
+        bias: [out] added to the product, or None.
     """
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:

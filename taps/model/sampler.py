@@ -128,7 +128,7 @@ def prefill_mask(num_pads: torch.Tensor, width: int) -> torch.Tensor:
 
     Args:
         num_pads: int64 [B] padding tokens before each prompt.
-        width: W.
+        width: W, columns of the padded batch.
     """
     place = torch.arange(width, device=num_pads.device)
     causal, itself = place <= place[:, None], place == place[:, None]

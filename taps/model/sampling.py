@@ -56,7 +56,7 @@ def target_probs(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     Order as in the library's generate: temperature, then top-k, then top-p on what is left.
 
     Args:
-        logits: [..., V].
+        logits: [..., V] of the target.
     """
     return _kept_logits(logits, sampling).softmax(-1)
 
@@ -77,7 +77,7 @@ def next_tokens(logits: torch.Tensor, sampling: Sampling, noise: torch.Tensor | 
     """Returns int64 [B] next tokens.
 
     Args:
-        logits: [B, V].
+        logits: [B, V] of the target.
         sampling: Greedy at temperature 0.
         noise: float64 [B, V] of `gumbel_noise`, unused at temperature 0.
     """
@@ -98,9 +98,9 @@ class Draws:
     """The random numbers of one answer.
 
     Attributes:
-        seed: Of the recording.
-        prompt_id: Of the prompt.
-        turn: From 0.
+        seed: The one of the recording.
+        prompt_id: Which prompt is answered.
+        turn: Which turn of it, from 0.
     """
 
     seed: int
@@ -138,7 +138,7 @@ def gumbel_noise(
 
     Args:
         keys: Integers, or the same bits as int64 [B] where the noise is wanted: nothing is copied then.
-        vocab_size: Numbers per row.
+        vocab_size: How many numbers a row gets.
         device: Where the noise is wanted.
     """
     if torch.device(device).type == "cpu":

@@ -73,7 +73,7 @@ class Target:
         By default that is one, the last hidden state after the final norm.
 
         Args:
-            tokens: int64 [B, T].
+            tokens: int64 [B, T] new ones of each row.
             attention_mask: [B, seen + T] with 1 for real tokens, or a 4-D additive or boolean mask.
             positions: int64 [B, T]; consecutive after the cache by default.
             cache: Keys and values of what was seen.

@@ -18,7 +18,7 @@ class TextCache(Cache):
     """A cache of the library's kind for one text; all layers share one buffer [L, 1, G, C, d] each for keys and values.
 
     Args:
-        num_layers: L.
+        num_layers: L, layers that keep keys and values.
         room: Tokens to make room for at first.
     """
 

@@ -13,7 +13,8 @@ def top_k_rows(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor
     The k largest of a row lie in the k blocks with the largest maxima: find those, then search them alone.
 
     Args:
-        scores: [A, V].
+        scores: [A, V] to choose from, row by row.
+        k: How many of each row.
     """
     num_rows, width = scores.shape
     num_blocks = width // _BLOCK

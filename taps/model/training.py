@@ -40,8 +40,8 @@ class Recipe:
     """Everything that decides the weights, next to the data.
 
     Attributes:
-        num_steps: Optimizer steps.
-        learning_rate: Peak.
+        num_steps: Optimizer steps of the whole run.
+        learning_rate: Its peak, after the warm-up.
         warmup_share: Share of the steps with a rising rate; then it falls linearly to 0.
         accumulation: Backward passes per step and process.
         loss_weights: How losses are added.
@@ -109,7 +109,7 @@ class Outcome:
     Attributes:
         metrics: One record per epoch.
         num_tokens: Inputs seen, over all processes, one pass each counted once.
-        num_supervised: Supervised tokens seen.
+        num_supervised: Supervised tokens among them.
         flops: Operations spent (`taps.model.flops`).
         seconds: Wall time of the steps, loading included, validation and states left out, over all resumed parts.
     """
@@ -136,7 +136,7 @@ def train(
 
     Args:
         engine: DeepSpeed engine around a `DraftTraining`.
-        conversations: The data.
+        conversations: Tokens and features of the rows.
         plan: Which rows each step sees.
         recipe: Everything else that decides the weights.
         state: Folder of this run's states.
@@ -260,7 +260,7 @@ class _Sums:
 
     Args:
         running: What was read before.
-        device: Of the losses.
+        device: Where the losses lie.
     """
 
     def __init__(self, running: dict[str, float], device: torch.device) -> None:

@@ -33,7 +33,7 @@ def save_state(
 
     Args:
         folder: The run's state folder.
-        step: Optimizer steps done.
+        step: Optimizer steps done so far.
         facts: JSON facts to get back from `load_state` (metrics so far, fingerprint of the run).
         write: Writes the engine's files into the folder it is given; called by every process.
         writer: `<host>.<pid>` of the first process, so that two runs of one job (a cluster may start a second while the

@@ -29,7 +29,7 @@ class WeightFiles:
     """Where a model's weights are.
 
     Attributes:
-        kind: SAFETENSORS or PICKLES.
+        kind: Their format, SAFETENSORS or PICKLES.
         files: One, or all shards in the order of their names.
     """
 

@@ -30,7 +30,7 @@ def check_folder(folder: Path, *, kind: str, names: Iterable[str] | None = None,
 
     Args:
         folder: E.g. a target or a draft model.
-        kind: Which of them.
+        kind: What it is, as its record names it.
         names: Files that will be read. By default all that are listed, and then no other file may lie there.
         without: Suffix of files to pass over, e.g. of weights where only a tokenizer is read.
 

@@ -27,9 +27,9 @@ def check_made_from(path: Path, causes: Mapping[str, Path | None], *, kind: str)
     """Checks that an artefact was made from the very inputs at hand.
 
     Args:
-        path: The artefact.
+        path: Where the artefact lies.
         causes: Name among its inputs -> where that input lies; None is left out.
-        kind: Of the artefact.
+        kind: What the artefact is, e.g. `trace`.
 
     Raises:
         ArtefactError: it was made from another one.
@@ -44,12 +44,12 @@ def check_equal(path: Path, name: str, found: str | None, wanted: str | None, *,
     """Checks that an artefact's cause is the wanted one, where both are known.
 
     Args:
-        path: The artefact.
+        path: Where the artefact lies.
         name: Of the cause, e.g. `target`.
         found: Digest that the artefact names.
         wanted: Digest that it should name.
         wanted_by: What names that, for the message.
-        kind: Of the artefact.
+        kind: What the artefact is, e.g. `trace`.
 
     Raises:
         ArtefactError: they differ.
@@ -88,9 +88,9 @@ def check_fitted_for(path: Path, drafters: Mapping[str, str | None], *, kind: st
     """Checks that what was fitted to draft models was fitted to those at hand.
 
     Args:
-        path: Of the artefact.
+        path: Where the artefact lies.
         drafters: Name -> digest of the draft model at hand, None where it is not known.
-        kind: Of the artefact, e.g. `calibration`.
+        kind: What the artefact is, e.g. `calibration`.
 
     Raises:
         ArtefactError: it was fitted to another draft model of that name.
@@ -117,11 +117,11 @@ def check_label(path: Path, name: str, found: object, wanted: object, *, flag: s
     """Checks that an artefact is what a flag calls it, where it says what it is.
 
     Args:
-        path: The artefact.
+        path: Where the artefact lies.
         name: What is labelled, e.g. `benchmark`.
         found: What the artefact says, None for nothing.
         wanted: What the flag says.
-        flag: The flag.
+        flag: The flag's name, for the message.
 
     Raises:
         ArtefactError: it says that it is another.

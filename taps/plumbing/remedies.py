@@ -22,7 +22,7 @@ def rebuild_command(path: Path, kind: str | None = None) -> str:
     Elsewhere Snakemake knows no such file, and the stages that write its kind are named.
 
     Args:
-        path: The artefact.
+        path: Where the artefact should lie.
         kind: What it should be, of `taps.plumbing.kinds`.
     """
     path = whole(path)

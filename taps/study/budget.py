@@ -36,8 +36,8 @@ class Work:
     """Operations of one stage.
 
     Attributes:
-        stage: The rule.
-        model: `target` or `draft`.
+        stage: The rule that does it.
+        model: Which model computes, `target` or `draft`.
         flops: Operations of all its jobs.
         rate: Which rate of the device it runs at, TRAINING or DECODING.
         bytes_read: Features that a loader reads meanwhile, side by side with the operations.

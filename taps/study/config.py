@@ -24,7 +24,7 @@ def validate(config: Mapping[str, Any], *, file: str = "config.yaml", root: Path
     """Returns `config` with the schema's defaults filled in.
 
     Args:
-        config: The parsed file.
+        config: The study, as parsed from its files.
         file: Its name, for messages.
         root: Folder that local paths of the config are relative to.
 

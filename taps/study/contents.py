@@ -181,8 +181,8 @@ def variants(config: Config, names: list[str], drafters: list[str], *, sweep: bo
     """Returns what to replay as a list of {strategy, drafters, num_draft_tokens: [budgets]}, some with a depth.
 
     Args:
-        names: Strategies.
-        drafters: At hand.
+        names: Strategies to replay.
+        drafters: Draft models that are at hand.
         sweep: Whether the study's further node budgets and depths are replayed with the strategies that say so.
     """
     rows = []

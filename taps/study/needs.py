@@ -45,7 +45,7 @@ class Need:
     Attributes:
         host_mb: Memory of the host, MB (10^6 bytes).
         device_gb: Memory of each of its devices, GB; 0 where it has none.
-        gpus: Devices.
+        gpus: How many devices it holds.
     """
 
     host_mb: int

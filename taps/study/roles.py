@@ -37,7 +37,7 @@ class Method:
 
     Attributes:
         title: In print.
-        family: Its draft family.
+        family: The draft family that it trains.
         control: Whether it exists to be compared with others: it has rows, and no figures or verdicts of its own.
         compared_with: Methods that its acceptance is compared with.
         matches_cost_of: The method whose cost it was trained to match, if any.
@@ -74,9 +74,9 @@ class Roles:
     """The parts of a study, in the order of its config; benchmarks of the paper come first, in the paper's order.
 
     Attributes:
-        drafters: Mixtures, then averages.
-        methods: By name.
-        benchmarks: By name.
+        drafters: By name, mixtures before averages.
+        methods: The ways of training, by name.
+        benchmarks: What is answered, by name.
         combinations: Groups of drafters that strategies combine.
         all_data: The mixture that was trained on all of the specialists' data; None if there is none.
         curve: Methods that train the same drafters on more and more data.

@@ -55,7 +55,7 @@ class Claim:
 
     Attributes:
         id: The paper's number, ours, or a short name.
-        statement: In full.
+        statement: The claim, one full sentence.
         finding: What the results say if they bear it out, to follow `Yes:` or `whether`.
         topic: Whose question it answers.
         steps: (tables, condition) -> the comparisons that it makes.
