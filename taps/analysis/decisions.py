@@ -14,7 +14,6 @@ Source: equivalence by two one-sided tests, D. Schuirmann (1987).
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from enum import StrEnum
 
 SIMILAR_SHARE = 0.05  # of the gain
@@ -53,15 +52,3 @@ def outcome(low: float, high: float, *, positive: bool = True, margin: float = 0
     if high < 0:
         return Outcome.FAILS if positive else Outcome.HOLDS
     return Outcome.OPEN
-
-
-def conjunction(outcomes: Collection[Outcome]) -> Outcome:
-    """Returns the outcome of "all of these": a failure or no effect refutes it, an open one leaves it open.
-
-    Among many some fail by chance: pass outcomes of intervals, or p values, that allow for their number
-    (`taps.analysis.multiplicity`).
-    """
-    for decisive in (Outcome.FAILS, Outcome.NO_EFFECT, Outcome.OPEN):
-        if decisive in outcomes:
-            return decisive
-    return Outcome.HOLDS if outcomes else Outcome.OPEN

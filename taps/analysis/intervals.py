@@ -22,7 +22,7 @@ are subtracted before they are squared), a slope. So all intervals come from one
 
 No interval, NaN, is given for fewer than FEWEST_QUESTIONS questions on a benchmark, and for an estimate without any
 spread: no sample shows that every question gives the same. One case is known exactly: a *difference* that is zero in
-every question (two rows that do the same) has the interval [0, 0], p = 1, and `is_identical`.
+every question (two rows that do the same) has the interval [0, 0] and p = 1.
 
 Coverage of the nominal 95 %, by simulation: 0.94 to 0.97 at 7, 14 and 40 questions, also when answers have 3 to 512
 tokens (`python -m tests.support.interval_coverage`); the percentile bootstrap covers 0.87 to 0.89 at 7.
@@ -56,14 +56,12 @@ class Intervals:
     Attributes:
         estimates, lows, highs: float64 [R]; low and high are NaN without an interval.
         p_values: float64 [R] two-sided, of "the quantity is 0"; NaN without an interval.
-        is_identical: bool [R] a difference that is zero in every question.
     """
 
     estimates: np.ndarray
     lows: np.ndarray
     highs: np.ndarray
     p_values: np.ndarray
-    is_identical: np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +119,6 @@ class Quantities:
             lows=centre - half,
             highs=centre + half,
             p_values=np.where(identical, 1.0, p_values),
-            is_identical=identical,
         )
 
     def frame(self, value: str, low: str = "low", high: str = "high", p_value: str | None = None) -> pd.DataFrame:

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MEAN = "mean"  # stands for the unweighted mean over benchmarks
-ROUTER, PER_ANSWER, BY_ENTROPY, BY_HISTORY = (
+ROUTER, BY_ENTROPY, BY_HISTORY = (
     "routed_confidence_step",
-    "routed_confidence_turn",
     "routed_entropy_step",
     "routed_history",
 )

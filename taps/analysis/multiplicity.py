@@ -1,12 +1,10 @@
-"""Several claims at once: Holm's correction, claims of several parts, and conditions that share texts.
+"""Several claims at once: Holm's correction, and claims of several parts.
 
 The primary claims of a study are few and named in advance; their p values are corrected together, so that the
 probability of any wrong "holds" or "fails" among them stays below 5 %. Everything else is exploratory.
 
     a claim of several parts ("on each matched benchmark")    holds as a whole at the largest p value of its parts
     "at least one of them"                                    at the smallest, times their number
-    conditions judged on the same texts                       one judgement: draft families walk the same recorded
-                                                              texts, so they agree by more than their own merit
 
 Source: S. Holm (1979); the largest p value: R. Berger (1982), "intersection-union".
 """
@@ -14,12 +12,9 @@ Source: S. Holm (1979); the largest p value: R. Berger (1982), "intersection-uni
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Sequence
 
 import numpy as np
-
-Condition = TypeVar("Condition", bound=Hashable)
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:
@@ -47,26 +42,3 @@ def any_of(p_values: Collection[float]) -> float:
     """Returns a p value of "at least one part holds", whatever the parts share (Bonferroni); NaN without any."""
     known = [value for value in p_values if not math.isnan(value)]
     return min(1.0, len(known) * min(known)) if known else math.nan
-
-
-def independent_groups(texts: Mapping[Condition, Collection[Hashable]]) -> list[list[Condition]]:
-    """Returns the conditions in groups that share no text with one another, each group in the order given.
-
-    The number of groups is the number of independent judgements; conditions of one group repeat each other in part.
-
-    Args:
-        texts: Condition -> what it was judged on, e.g. (benchmark, temperature, seed) of its traces; or benchmarks
-            alone, where other texts of the same prompts are not independent enough.
-    """
-    groups: list[tuple[set[Hashable], list[Condition]]] = []
-    for condition, held in texts.items():
-        joined, members, apart = set(held), [condition], []
-        for other, those in groups:
-            if other & joined:
-                joined, members = joined | other, those + members
-            else:
-                apart.append((other, those))
-        groups = [*apart, (joined, members)]
-    place = {condition: index for index, condition in enumerate(texts)}
-    found = (sorted(members, key=place.__getitem__) for _, members in groups)
-    return sorted(found, key=lambda members: place[members[0]])

@@ -4,13 +4,9 @@
     share of cycles, nodes  questions bring several each, so the binomial law holds for fewer of them, the *effective
                             number* p (1 - p) / variance, corrected for the degrees of freedom of the variance; at
                             0 or 1, where no variance is seen, as many as there are questions (Korn-Graubard)
-    balanced accuracy       mean over domains of the share of questions that a router sends to the matched drafter: a
-                            router that always says the same has 0.5. Domains are independent: the distances of the
-                            shares to their bounds are added in quadrature (square-and-add)
 
 Source: C. Clopper, E. Pearson (1934); E. Korn, B. Graubard, "Confidence intervals for proportions with small expected
-number of positive counts estimated from survey data" (1998); square-and-add: R. Newcombe (1998), G. Zou, A. Donner
-(2008).
+number of positive counts estimated from survey data" (1998).
 """
 
 from __future__ import annotations
@@ -72,35 +68,3 @@ def clustered_shares(shares: Quantities) -> tuple[np.ndarray, np.ndarray]:
     enough = ((shares.num_questions >= FEWEST_QUESTIONS) | (shares.num_questions == 0)).all(axis=1)
     trials = np.where(enough & np.isfinite(estimates), trials, np.nan)
     return clopper_pearson(np.where(np.isnan(trials), 0.0, estimates * trials), trials)
-
-
-def square_and_add(
-    estimates: ArrayLike, lows: ArrayLike, highs: ArrayLike, weights: ArrayLike
-) -> tuple[float, float, float]:
-    """Returns (estimate, low, high) of the weighted sum of independent quantities from their own intervals.
-
-    Args:
-        estimates, lows, highs, weights: One each per quantity; weights may be negative.
-    """
-    estimates, lows, highs, weights = (np.asarray(value, dtype=float) for value in (estimates, lows, highs, weights))
-    below, above = np.abs(weights) * np.where(
-        weights > 0, (estimates - lows, highs - estimates), (highs - estimates, estimates - lows)
-    )
-    total = float(weights @ estimates)
-    return total, total - float(np.hypot.reduce(below)), total + float(np.hypot.reduce(above))
-
-
-def balanced_accuracy(votes: pd.DataFrame, domain: str, vote: str) -> tuple[float, float, float]:
-    """Returns (balanced accuracy, low, high) of a router: the mean over domains of its share of right questions.
-
-    For a router seen under one training seed. With several, take `clustered_shares` of the mean over domains: seeds
-    move the domains together.
-
-    Args:
-        votes: One row per question.
-        domain: Column of the question's domain.
-        vote: Column of what the question counts for: 1 for the matched drafter, 0.5 for a tie, 0 for another.
-    """
-    table = question_shares(votes, [domain], vote)
-    weights = np.full(len(table), 1 / len(table))
-    return square_and_add(table["share"], table["low"], table["high"], weights)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taps.analysis.decisions import Outcome, conjunction, gain_margin, is_equivalent, outcome
+from taps.analysis.decisions import Outcome, gain_margin, is_equivalent, outcome
 
 HOLDS, FAILS, NO_EFFECT, OPEN = Outcome.HOLDS, Outcome.FAILS, Outcome.NO_EFFECT, Outcome.OPEN
 
@@ -54,11 +54,3 @@ def test_the_margin_is_a_share_of_the_gain() -> None:
     assert gain_margin(1.0) == gain_margin(0.98) == 0.0
     assert is_equivalent(-0.01, 0.02, 0.02)
     assert not is_equivalent(-0.01, 0.021, 0.02)
-
-
-def test_conjunctions() -> None:
-    assert conjunction([HOLDS, HOLDS]) == HOLDS
-    assert conjunction([HOLDS, OPEN]) == OPEN
-    assert conjunction([HOLDS, OPEN, NO_EFFECT]) == NO_EFFECT
-    assert conjunction([OPEN, NO_EFFECT, FAILS]) == FAILS
-    assert conjunction([]) == OPEN

@@ -1,4 +1,4 @@
-"""Tests of taps.analysis.multiplicity: Holm's correction by hand and by simulation, and who shares texts with whom."""
+"""Tests of taps.analysis.multiplicity: Holm's correction by hand and by simulation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taps.analysis.multiplicity import all_of, any_of, holm, independent_groups
+from taps.analysis.multiplicity import all_of, any_of, holm
 
 
 def test_holm_by_hand() -> None:
@@ -51,21 +51,3 @@ def test_parts() -> None:
     assert any_of([0.01, math.nan]) == 0.01
     assert math.isnan(all_of([]))
     assert math.isnan(any_of([]))
-
-
-def test_conditions_that_share_texts_are_one_judgement() -> None:
-    conditions = {
-        "EAGLE-2, T = 0": {("gsm8k", 0), ("mt_bench", 0)},
-        "EAGLE-2, T = 1": {("gsm8k", 1)},
-        "HASS, T = 0": {("mt_bench", 0)},
-        "HASS, T = 1": {("gsm8k", 1), ("aime", 1)},
-        "long, T = 0": set(),
-    }
-    groups = [["EAGLE-2, T = 0", "HASS, T = 0"], ["EAGLE-2, T = 1", "HASS, T = 1"], ["long, T = 0"]]
-    assert independent_groups(conditions) == groups
-    benchmarks = {name: {benchmark for benchmark, _ in texts} for name, texts in conditions.items()}
-    assert len(independent_groups(benchmarks)) == 2  # the same prompts at both temperatures
-
-
-def test_sharing_goes_along_chains() -> None:
-    assert independent_groups({"a": [1], "b": [3], "c": [2], "d": [1, 2], "e": [3, 4]}) == [["a", "c", "d"], ["b", "e"]]
