@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from taps.plumbing.cli import run, stage_parser
+from taps.plumbing.processes import Usage, descendants, survivors, usage
 
 ROOT = Path(__file__).parent.parent
 STUDY = "smoke"
@@ -42,7 +43,7 @@ class Study:
     """The smoke study in a folder of its own.
 
     Attributes:
-        checkout: The code.
+        checkout: The code that it runs.
         folder: Where it runs; results, reports and logs lie below.
     """
 
@@ -93,8 +94,8 @@ class Reference:
 
     Attributes:
         study: Where it lies.
-        seconds: Its duration.
-        num_jobs: Jobs it ran.
+        seconds: How long it took.
+        num_jobs: How many jobs it ran.
     """
 
     study: Study
@@ -148,8 +149,8 @@ def kill_and_rerun(
     Args:
         reference: What to compare with; its duration sets the scale of the times.
         folder: Where the study runs.
-        times: Kills.
-        seed: Of the moments.
+        times: How often to kill.
+        seed: Decides the moments.
         say: Gets one line per event.
     """
     draw = random.Random(seed)
@@ -173,8 +174,8 @@ def kill_and_rerun(
             num_kills += 1
             num_done += study.num_finished(log)
             say(f"kill {num_kills}/{times}: {num_done} jobs done, and {delay:.1f} s")
-            if survivors := _survivors(folder):
-                return [f"processes {survivors} outlived the kill of their group"]
+            if alive := survivors(folder):
+                return [f"processes {alive} outlived the kill of their group"]
         elif status:
             return [f"{folder / log}: ended with status {status}"]
         else:
@@ -186,24 +187,6 @@ def kill_and_rerun(
     seconds = study.run("run-last.log")
     say(f"last run, undisturbed: {seconds:.0f} s, {study.num_finished('run-last.log')} jobs")
     return different + differences(expected, study.results())
-
-
-def _survivors(folder: Path, patience_s: float = 10.0) -> list[int]:
-    """Returns the processes that still work in `folder` after the time that the kernel may take to end killed ones."""
-    deadline = time.monotonic() + patience_s
-    while (found := _processes_in(folder)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return found
-
-
-def _processes_in(folder: Path) -> list[int]:
-    """Returns the living processes whose working directory is `folder`."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if (process / "cwd").readlink() == folder.resolve() and "State:\tZ" not in (process / "status").read_text():
-                found.append(int(process.name))
-    return found
 
 
 # --- side by side ----------------------------------------------------------------------------------------------------
@@ -232,23 +215,6 @@ def run_twice_at_once(reference: Reference, folder: Path, *, say: Callable[[str]
 # --- soak ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Usage:
-    """The most that processes held at one time.
-
-    Attributes:
-        rss_mb: Resident memory.
-        num_files: Open files.
-    """
-
-    rss_mb: float = 0.0
-    num_files: int = 0
-
-    def raise_to(self, other: Usage) -> None:
-        """Takes over what is larger."""
-        self.rss_mb, self.num_files = max(self.rss_mb, other.rss_mb), max(self.num_files, other.num_files)
-
-
 def soak(reference: Reference, folder: Path, *, times: int, say: Callable[[str], None] = print) -> list[str]:
     """Returns what differs, or grows, over `times` complete runs in one folder, all children of this process.
 
@@ -265,14 +231,14 @@ def soak(reference: Reference, folder: Path, *, times: int, say: Callable[[str],
         process = study.start(f"run-{number:02d}.log", "--forceall", "all")
         harness, snakemake, jobs = Usage(), Usage(), Usage()
         while process.poll() is None:
-            harness.raise_to(_usage([os.getpid()]))
-            snakemake.raise_to(_usage([process.pid]))
-            for pid in _descendants(process.pid):  # one by one: which jobs run at the same time differs between rounds
-                jobs.raise_to(_usage([pid]))
+            harness.raise_to(usage([os.getpid()]))
+            snakemake.raise_to(usage([process.pid]))
+            for pid in descendants(process.pid):  # one by one: which jobs run at the same time differs between rounds
+                jobs.raise_to(usage([pid]))
             time.sleep(0.5)
         rounds.append((harness, snakemake, jobs))
         left_behind = sum(path.is_file() for path in scratch.rglob("*"))  # torch keeps an empty folder for its cache
-        columns = " | ".join(f"{usage.rss_mb:7.0f} {usage.num_files:5d}" for usage in rounds[-1])
+        columns = " | ".join(f"{item.rss_mb:7.0f} {item.num_files:5d}" for item in rounds[-1])
         say(f"{number:5d} {time.monotonic() - start:8.0f} | {columns} | {left_behind}")
         different += [f"round {number}: status {process.returncode}"] if process.returncode else []
         different += [f"round {number}: {left_behind} files left in TMPDIR"] if left_behind else []
@@ -282,32 +248,6 @@ def soak(reference: Reference, folder: Path, *, times: int, say: Callable[[str],
         if after.rss_mb > 1.2 * before.rss_mb + 10 or after.num_files > 1.2 * before.num_files + 5:
             different.append(f"{who}: grew from {before} in round 2 to {after}")
     return different
-
-
-def _usage(pids: Sequence[int]) -> Usage:
-    """Returns what these processes hold together; those that have ended hold nothing."""
-    usage = Usage()
-    for pid in pids:
-        with suppress(OSError):
-            pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-            usage.num_files += len(list(Path(f"/proc/{pid}/fd").iterdir()))
-            usage.rss_mb += pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-    return usage
-
-
-def _descendants(pid: int) -> list[int]:
-    """Returns the processes below one, itself left out."""
-    children: dict[int, list[int]] = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(process.name))
-    found, pending = [], [pid]
-    while pending:
-        below = children.get(pending.pop(), [])
-        found += below
-        pending += below
-    return found
 
 
 # --- command line ----------------------------------------------------------------------------------------------------
