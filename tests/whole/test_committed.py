@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
+
+from taps import __version__
 
 ROOT = Path(__file__).parents[2]
 KEPT = {".csv", ".md", ".json", ".png", ".html"}
@@ -50,6 +53,27 @@ def test_tables_are_committed_in_one_form_for_machines_and_one_for_people() -> N
             assert path.stat().st_size < 20_000, f"{path}: the CSV files hold these cells"
     for table in (path for path in reports if path.suffix == ".csv"):
         assert table.with_suffix(".md").exists(), table
+
+
+def test_versions_agree() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    (version, day), *_ = re.findall(r"^## (\S+) \((\S+)\)$", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert citation["version"] == version == __version__
+    assert str(citation["date-released"]) == day
+
+
+def test_formatters_of_a_commit_are_those_of_the_environment() -> None:
+    locked = dict(re.findall(r"^([\w-]+)==(\S+)", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE))
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    for tool, repository in (("ruff", "astral-sh/ruff-pre-commit"), ("snakefmt", "snakemake/snakefmt")):
+        (found,) = [item["rev"] for item in hooks if item["repo"].endswith(repository)]
+        assert found == f"v{locked[tool]}"
+
+
+def test_public_ci_runs_what_ci_runs() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"]
+    assert ".ci/run" in [step.get("run") for job in jobs.values() for step in job["steps"]]
+    assert (ROOT / ".ci/run").stat().st_mode & 0o100
 
 
 def docstrings(path: Path) -> Iterator[str]:
