@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from taps.analysis import inputs, results
+from taps.analysis import inputs, results, speeds
 from taps.analysis.belonging import check_one_study
 from taps.analysis.counted import weights
 from taps.analysis.detail_tables import detail_tables
@@ -156,11 +156,11 @@ def tables_of(
 def input_tables(sample: Sample, args: argparse.Namespace) -> Iterator[Table]:
     """Yields the tables whose files were given."""
     if args.cost:
-        yield from inputs.speed(sample, args.cost)
+        yield from speeds.speed(sample, args.cost)
     if args.live:
-        yield inputs.live_check(args.live)
+        yield speeds.live_check(args.live)
     for method, path in args.tuned:
-        yield from inputs.tuned(sample, method, path)
+        yield from speeds.tuned(sample, method, path)
     if args.drafter:
         yield from inputs.training(args.drafter)
     if args.calibration:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from taps.analysis import pooled, summaries
+from taps.analysis import depths, pooled, routing, summaries
 from taps.analysis.rendering import Table
 from taps.analysis.sample import INTERVAL, Sample
 
@@ -17,21 +17,21 @@ _PUBLISHED_SHARES = (
 def detail_tables(sample: Sample) -> Iterator[Table]:
     """Yields depth, node signals, routing shares and node budgets."""
     labels = sample.labels
-    counts = summaries.depth_counts(sample.cycles, labels, num_draft_tokens=sample.num_draft_tokens)
+    counts = depths.depth_counts(sample.cycles, labels, num_draft_tokens=sample.num_draft_tokens)
     yield Table(
         name="acceptance_by_depth",
         title="Acceptance by depth",
         caption="Conditional acceptance: percent of the cycles that reached a depth which accept one token more (so "
         "survivors only); `step` is the change from the depth before, `joint` the product down to the depth. One "
         f"drafter each. {sample.words()}",
-        frame=summaries.acceptance_by_depth(counts),
+        frame=depths.acceptance_by_depth(counts),
     )
-    rates = summaries.depth_rates(counts)
+    rates = depths.depth_rates(counts)
     yield Table(
         name="depth_contrasts",
         title="How acceptance changes with depth, as one number",
         caption=f"{pooled.DEPTH_WORDS} {INTERVAL} {sample.words()}",
-        frame=pooled.of_depth(rates, summaries.reached(counts, rates), labels),
+        frame=pooled.of_depth(rates, depths.reached(counts, rates), labels),
     )
     for pair in labels.pairs:
         yield Table(
@@ -39,7 +39,7 @@ def detail_tables(sample: Sample) -> Iterator[Table]:
             title="Lead of the {} specialist over the {} specialist by depth".format(*pair),
             caption="Difference of conditional acceptance in points; `growth` is the lead minus that at depth 1. "
             f"{INTERVAL} {sample.words()}",
-            frame=summaries.depth_gap(counts, pair),
+            frame=depths.depth_gap(counts, pair),
         )
     if len(sample.nodes):
         yield Table(
@@ -50,7 +50,7 @@ def detail_tables(sample: Sample) -> Iterator[Table]:
             f"probability given its parent. `difference` is rejected minus accepted. {sample.words()}",
             frame=summaries.node_signals(sample.nodes, labels),
         )
-    shares = summaries.routing_shares(sample.cycles, num_draft_tokens=sample.num_draft_tokens)
+    shares = routing.routing_shares(sample.cycles, num_draft_tokens=sample.num_draft_tokens)
     yield Table(
         name="routing_shares",
         title="Which drafter each router picks",
@@ -58,7 +58,7 @@ def detail_tables(sample: Sample) -> Iterator[Table]:
         f"to). {_PUBLISHED_SHARES if labels.roles.plays_the_paper else ''}{sample.words()}",
         frame=shares,
     )
-    accuracy, differences = summaries.router_accuracy(sample.cycles, labels, num_draft_tokens=sample.num_draft_tokens)
+    accuracy, differences = routing.router_accuracy(sample.cycles, labels, num_draft_tokens=sample.num_draft_tokens)
     yield Table(
         name="router_accuracy",
         title="How often each router finds the matched specialist",

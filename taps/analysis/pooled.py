@@ -151,7 +151,7 @@ def of_depth(rates: Quantities, reached: pd.Series, labels: Labels) -> pd.DataFr
     """Returns the contrasts of conditional acceptance by depth, as `of_acceptance` does.
 
     Args:
-        rates: Percent per KEYS and depth (`summaries.depth_rates`).
+        rates: Percent per KEYS and depth (`depths.depth_rates`).
         reached: Cycles that reached each of its rows: how much a depth counts in a slope.
         labels: Who plays which part.
     """

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from taps import tables
-from taps.analysis import results, summaries
+from taps.analysis import depths, results
 from taps.analysis.labels import Labels
 from taps.analysis.rendering import format_interval
 from taps.plumbing.artefacts import read_json
@@ -223,8 +223,8 @@ def test_depth_leaves_out_cycles_that_the_end_cut_short() -> None:
             "num_draft_tokens": 40, "question": ["a", "a", "b", "b"], "accepted": [1, 1, 0, 2], "emitted": [2, 1, 1, 3],
         }
     )  # fmt: skip
-    counts = summaries.depth_counts(cycles, Labels(LAPTOP), num_draft_tokens=40)
-    table: Any = summaries.acceptance_by_depth(counts).set_index("depth")
+    counts = depths.depth_counts(cycles, Labels(LAPTOP), num_draft_tokens=40)
+    table: Any = depths.acceptance_by_depth(counts).set_index("depth")
     assert table.loc[1, "acceptance_percent"] == pytest.approx(75)
     assert table.loc[2, "num_cycles"] == 2
     assert table.loc[2, "acceptance_percent"] == pytest.approx(50)

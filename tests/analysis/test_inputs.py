@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from taps import claims, tables
-from taps.analysis.inputs import live_check
 from taps.analysis.shares import clopper_pearson
+from taps.analysis.speeds import live_check
 from taps.plumbing.artefacts import read_json, write_json
 from tests.support.replay_fixtures import ROLES, write_replays
 from tests.support.report_fixtures import COST, MADE_FROM, live_report, write_artefacts
