@@ -8,7 +8,8 @@ The source is a folder (or Hub repository) with config.json and model*.safetenso
 shards; pickles are opened without running code. Names, shapes, dtype and bias flag must be those of an EAGLE head for
 this target; a configuration that asks for other mathematics than ours is refused.
 
-A missing `"bias"` means true, as in the official loader. Copies of the target's embedding or head
+A missing `"bias"` means true, as in the official loader. Heads in SGLang's format (LlamaForCausalLMEagle) say false and
+have an fc.bias all the same; zeros there are dropped. Copies of the target's embedding or head
 (`embed_tokens.weight`, `lm_head.weight`) are dropped if they equal the target's and refused if not; rotary buffers
 (`layers.0.self_attn.rotary_emb.inv_freq`) are dropped, since they follow from the configuration. RoPE is the head's
 own; positions reach as far as the target's, whatever the checkpoint was trained on.
@@ -37,15 +38,12 @@ if TYPE_CHECKING:
 IGNORED = ("layers.0.self_attn.rotary_emb.inv_freq",)
 
 
-def read_config(folder: Path, target_config: Mapping[str, Any], *, family: str = "eagle2") -> DrafterConfig:
-    """Returns the shape that a checkpoint's config.json describes, its context length being the target's.
+def read_content(path: Path) -> dict[str, Any]:
+    """Returns the content of a checkpoint's config.json.
 
     Raises:
-        TapsError: missing, not JSON, more than one layer, or not of the target's shape.
+        TapsError: missing, not JSON, or not an object.
     """
-    from taps.model.checkpoint import check_fits_target, head_config
-
-    path = folder / "config.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -54,6 +52,19 @@ def read_config(folder: Path, target_config: Mapping[str, Any], *, family: str =
         raise TapsError(path, f"not JSON ({error})") from None
     if not isinstance(content, dict):
         raise TapsError(path, "not the config.json of a model", expected="an object", found=type(content).__name__)
+    return content
+
+
+def shape_of(
+    path: Path, content: Mapping[str, Any], target_config: Mapping[str, Any], *, family: str = "eagle2"
+) -> DrafterConfig:
+    """Returns the shape that a checkpoint's config.json describes, its context length being the target's.
+
+    Raises:
+        TapsError: more than one layer, or not of the target's shape.
+    """
+    from taps.model.checkpoint import check_fits_target, head_config
+
     if content.get("num_hidden_layers", 1) != 1:
         raise TapsError(path, "not an EAGLE head", expected="num_hidden_layers 1", found=content["num_hidden_layers"])
     config = head_config(path, {"family": family, **content, "bias": content.get("bias", True)})
@@ -108,15 +119,17 @@ def import_folder(
         TapsError: anything about it is not that of an EAGLE head for this target.
     """
     from taps.model.checkpoint import check_tensors, save_drafter
-    from taps.model.target_head import read_config as read_target_config
+    from taps.model.flavours import settle_bias
+    from taps.model.target_head import read_config
     from taps.model.weight_files import check_finite, find_weights, read_weights
 
-    config = read_config(folder, read_target_config(target), family=family)
+    content = read_content(folder / "config.json")
+    config = shape_of(folder / "config.json", content, read_config(target), family=family)
     weights = find_weights(folder)
     path = weights.files[0] if len(weights.files) == 1 else folder
     tensors = read_weights(weights)
     check_finite(path, tensors, remedy="ask its authors for whole weights")
-    tensors = drop_copies(path, tensors, target)
+    tensors, config = settle_bias(drop_copies(path, tensors, target), config, content.get("architectures"))
     if config.bias and "fc.bias" not in tensors:
         remedy = 'if it was trained without, add "bias": false to its config.json'
         raise TapsError(

@@ -4,10 +4,14 @@
 |--------------------|------------------|------------------|-----------------------|
 | architectures      | LlamaForCausalLM | LlamaForCausalLM | LlamaForCausalLMEagle |
 | fc.bias            | as trained       | never            | always, else zeros    |
+| "bias"             | of fc            | false            | false: of attention   |
 | embed_tokens       | included         | left out         | included              |
 | lm_head            | never            | never            | never                 |
 | position           | the target's; no null anywhere                                           |
 | RoPE               | the draft model's own, of whole heads; rope_theta and rope_parameters    |
+
+SGLang's fc always has a bias, and its Llama layers read `"bias": true` as biases of the attention's projections, which
+no EAGLE head has.
 """
 
 from __future__ import annotations
@@ -35,18 +39,20 @@ class Flavour:
     Attributes:
         architecture: The one entry of `architectures`.
         bias: Whether fc.bias must be there (True), must not (False), or is as trained (None).
+        tells_bias: Whether `"bias"` says if fc.bias is there; else it is false, whatever is there.
         embedding: Whether the target's embedding is included.
     """
 
     architecture: str
     bias: bool | None
+    tells_bias: bool = True
     embedding: bool
 
 
 FLAVOURS = {
     "eagle": Flavour(architecture="LlamaForCausalLM", bias=None, embedding=True),
     "vllm": Flavour(architecture="LlamaForCausalLM", bias=False, embedding=False),
-    "sglang": Flavour(architecture="LlamaForCausalLMEagle", bias=True, embedding=True),
+    "sglang": Flavour(architecture="LlamaForCausalLMEagle", bias=True, tells_bias=False, embedding=True),
 }
 
 
@@ -90,7 +96,8 @@ def convert(
     dtype = dtype or tensors["fc.weight"].dtype
     written = {name: tensor.to(dtype).contiguous() for name, tensor in written.items()}
     positions = target_config["max_position_embeddings"]
-    content = replace(config, bias="fc.bias" in written, max_position_embeddings=positions).to_json()
+    tells_bias = rules.tells_bias and "fc.bias" in written
+    content = replace(config, bias=tells_bias, max_position_embeddings=positions).to_json()
     content |= {"architectures": [rules.architecture], "tie_word_embeddings": False}
     content |= {"torch_dtype": str(dtype).removeprefix("torch.")}
     content |= {name: target_config[name] for name in _COPIED if target_config.get(name) is not None}
@@ -127,14 +134,33 @@ def validate(
         rule(f"the shape of {EMBEDDING}", shape, tuple(tensors[EMBEDDING].shape))
     if rules.bias is not None:
         rule("fc.bias", rules.bias, "fc.bias" in tensors)
-    rule('"bias"', "fc.bias" in tensors, content.get("bias", "nothing"))
+    has_bias = "fc.bias" in tensors
+    rule('"bias"', rules.tells_bias and has_bias, content.get("bias", "nothing"))
     positions = target_config["max_position_embeddings"]
     rule("max_position_embeddings", positions, content.get("max_position_embeddings", "nothing"))
     rope = content.get("rope_parameters", "nothing")
     rule("rope_parameters", rope_parameters(content, where=where), rope)
     rule("rope_theta", rope["rope_theta"], content.get("rope_theta", "nothing"))
     head = {name: tensor for name, tensor in tensors.items() if name != EMBEDDING}
-    check_tensors(where, head, head_config(where, content))
+    check_tensors(where, head, head_config(where, {**content, "bias": has_bias}))
+
+
+def settle_bias(
+    tensors: Mapping[str, torch.Tensor], config: DrafterConfig, architectures: object
+) -> tuple[dict[str, torch.Tensor], DrafterConfig]:
+    """Returns (tensors, shape) of a head whose fc.bias may lie in a folder that says nothing of it; no zeros are kept.
+
+    Args:
+        tensors: The folder's.
+        config: What its config.json says.
+        architectures: Of the config.json; elsewhere than in a flavour that does not tell, nothing changes.
+    """
+    silent = [[rules.architecture] for rules in FLAVOURS.values() if not rules.tells_bias]
+    if config.bias or "fc.bias" not in tensors or architectures not in silent:
+        return dict(tensors), config
+    if tensors["fc.bias"].any():
+        return dict(tensors), replace(config, bias=True)
+    return {name: tensor for name, tensor in tensors.items() if name != "fc.bias"}, config
 
 
 def _nulls(value: Any, path: str) -> Iterator[str]:
