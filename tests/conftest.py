@@ -23,6 +23,7 @@ _TOGETHER = {  # files whose tests share a costly fixture -> what they share
     "tests/workflow/test_faults.py": "finished study",
     "tests/workflow/test_reruns.py": "finished study",
     "tests/whole/test_damage.py": "two studies",
+    "tests/whole/test_modes.py": "two studies",
     "tests/plumbing/test_lineage.py": "two studies",
 }
 

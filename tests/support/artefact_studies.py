@@ -39,6 +39,7 @@ from taps import (
     tune,
 )
 from taps.model.target_folder import finish_target
+from taps.plumbing.folders import atomic_folder
 from tests.support.live_fixtures import WORDS, save_word_target
 
 NAMES = ("math", "chat")
@@ -99,8 +100,9 @@ class Study:
         overlap.main([*self.overlap_flags(), *self._out("overlap.json")])
 
     def _models(self) -> None:
-        save_word_target(self.folder / "target", seed=self.seed)
-        finish_target(self.folder / "target", stage="taps.tiny_target", facts={"seed": self.seed})
+        with atomic_folder(self.folder / "target") as folder:
+            save_word_target(folder, seed=self.seed)
+            finish_target(folder, stage="taps.tiny_target", facts={"seed": self.seed})
 
     def _drafters(self) -> None:
         for name in NAMES:
