@@ -1,83 +1,45 @@
-"""One of our draft models -> a folder that EAGLE's own code, vLLM or SGLang serves.
+"""One of our draft models -> a folder, or a Hub repository, that EAGLE's own code, vLLM or SGLang serves.
 
     python -m taps.export_draft --drafter results/laptop/drafters/eagle2/seed0/math --target results/laptop/target \\
-        --flavour sglang --output exported/math-sglang
+        --flavour sglang --token-map results/laptop/draft_vocab.safetensors --tables reports/laptop/tables \\
+        --config config.yaml --licence target=apache-2.0 --output exported/math-sglang
 
-The folder holds model.safetensors and config.json by the rules of `taps.model.flavours`; what was written is read back
-and validated. `--check` validates a folder that is already there, e.g. one written by hand. vLLM drafts chains with
-EAGLE heads, EAGLE's own code and SGLang draft trees.
+The folder holds model.safetensors and config.json by the rules of `taps.model.flavours`, which are read back and
+validated, and README.md, a model card. `--check` validates a folder that is already there, e.g. one written by hand.
+
+vLLM drafts chains with EAGLE heads, EAGLE's own code and SGLang draft trees. A draft vocabulary is ours alone: servers
+draft over all of the target's tokens, SGLang over those of `--token-map`. docs/serving.md has the commands.
+
+`--push-to-hub` uploads the folder; the token is taken from HF_TOKEN in the environment.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from taps.model.family import FAMILIES
+from taps.data.uploads import check_upload, upload_folder
+from taps.plumbing.atomic import write_text
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import atomic_folder
-from taps.plumbing.lineage import check_made_from
+from taps.plumbing.lineage import inputs_of
+from taps.study.config import ROOT, read, validate
 
 FLAVOURS = ("eagle", "vllm", "sglang")
 
 
-def export(drafter: Path, target: Path, output: Path, *, flavour: str, dtype: str | None) -> None:
-    """Writes the exported folder.
+def licence(text: str) -> tuple[str, str]:
+    """Returns (name, licence) of `math=mit`; an argparse type.
 
     Raises:
-        TapsError: the draft model is not for this target, or the flavour cannot express it.
+        ArgumentTypeError: no `=`, or nothing on one side of it.
     """
-    import torch
-    from safetensors.torch import save_file
-
-    from taps.model.checkpoint import check_fits_target, read_drafter_config, read_drafter_tensors
-    from taps.model.flavours import convert
-    from taps.model.target_head import load_target_head
-
-    check_made_from(drafter, {"target": target}, kind="drafter")
-    config, tensors = read_drafter_config(drafter), read_drafter_tensors(drafter)
-    if flavour not in (readable := FAMILIES.find(config.family).flavours):
-        remedy = f"expected one of {', '.join(readable)}" if readable else "no server reads this family"
-        raise TapsError(f"--flavour {flavour}", f"cannot express the family {config.family}", remedy=remedy)
-    ends = load_target_head(target, dtype=tensors["fc.weight"].dtype)
-    check_fits_target(drafter, config, ends.config)
-    written, content = convert(
-        tensors,
-        config,
-        flavour=flavour,
-        embedding=ends.embedding,
-        target_config=ends.config,
-        dtype=getattr(torch, dtype) if dtype else None,
-    )
-    with atomic_folder(output) as folder:
-        save_file(written, folder / "model.safetensors", metadata={"format": "pt"})
-        (folder / "config.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        check(folder, target, flavour=flavour)
-
-
-def check(folder: Path, target: Path, *, flavour: str) -> None:
-    """Checks an exported folder against the rules of a flavour.
-
-    Raises:
-        TapsError: a file is missing or broken, or names the first broken rule.
-    """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    from taps.model.flavours import validate
-    from taps.model.target_head import read_config
-
-    try:
-        content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        tensors = load_file(folder / "model.safetensors")
-    except FileNotFoundError as error:
-        raise TapsError(folder, "incomplete", expected="config.json and model.safetensors", found=error) from None
-    except (ValueError, SafetensorError) as error:
-        raise TapsError(folder, f"cannot be read ({error})") from None
-    validate(folder, tensors, content, flavour=flavour, target_config=read_config(target))
+    name, _, value = text.partition("=")
+    if not name or not value:
+        raise argparse.ArgumentTypeError(f"expected NAME=LICENCE, e.g. math=mit, found {text!r}")
+    return name, value
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -88,7 +50,25 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--target", type=Path, required=True, help="folder of the target")
     parser.add_argument("--flavour", choices=FLAVOURS, required=True, help="who is to read it")
     parser.add_argument("--dtype", choices=("float16", "bfloat16", "float32"), help="default: the drafter's own")
+    parser.add_argument(
+        "--token-map", type=Path, metavar="DRAFT_VOCAB", help="let SGLang draft over this draft vocabulary"
+    )
     parser.add_argument("--output", type=Path, help="folder to write")
+    parser.add_argument("--force", action="store_true", help="write over what is there, folder or repository")
+    card = parser.add_argument_group("the model card")
+    card.add_argument("--tables", type=Path, metavar="DIR", help="tables of a report: adds acceptance lengths")
+    card.add_argument("--config", type=Path, help="the study's config: adds where target and corpora come from")
+    card.add_argument(
+        "--licence",
+        type=licence,
+        action="append",
+        default=[],
+        metavar="NAME=LICENCE",
+        help="of `target`, `drafter` or a corpus; repeatable",
+    )
+    hub = parser.add_argument_group("the Hub")
+    hub.add_argument("--push-to-hub", metavar="REPO", help="upload the folder to owner/name")
+    hub.add_argument("--public", action="store_true", help="let everybody read a new repository (default: private)")
     return parser
 
 
@@ -96,13 +76,65 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if arguments.check:
+        from taps.model.exporting import check
+
         check(arguments.check, arguments.target, flavour=arguments.flavour)
         print(f"{arguments.check}: valid for {arguments.flavour}")
         return
     if arguments.output is None:
         parser.error("--drafter needs --output")
-    export(arguments.drafter, arguments.target, arguments.output, flavour=arguments.flavour, dtype=arguments.dtype)
+    check_flags(arguments)
+    write(arguments)
     print(f"{arguments.output}: written and valid for {arguments.flavour}")
+    if "draft_vocab" in inputs_of(arguments.drafter, kind="drafter") and not arguments.token_map:
+        left = "the draft vocabulary is left out: the server drafts over all of the target's tokens"
+        print(f"{left}, unless --token-map is given" if arguments.flavour == "sglang" else left)
+    if arguments.push_to_hub:
+        repo = arguments.push_to_hub
+        print(upload_folder(arguments.output, repo, public=arguments.public, replace=arguments.force))
+
+
+def check_flags(arguments: argparse.Namespace) -> None:
+    """Checks what can be checked before anything is read.
+
+    Raises:
+        TapsError: flags that do not go together, or something is there that may not be written over.
+    """
+    if arguments.token_map and arguments.flavour != "sglang":
+        raise TapsError("--token-map", "is read by SGLang only", expected="--flavour sglang", found=arguments.flavour)
+    if arguments.push_to_hub:
+        check_upload(arguments.push_to_hub)
+    if arguments.output.exists() and not arguments.force:
+        raise TapsError(arguments.output, "there already", remedy="name another folder, or give --force to replace it")
+
+
+def write(arguments: argparse.Namespace) -> None:
+    """Writes the exported folder: weights, config, token map and model card.
+
+    Raises:
+        TapsError: as `export`, `write_token_map` and `model_card`.
+    """
+    from taps.analysis.model_card import model_card
+    from taps.model.exporting import TOKEN_MAP, export, write_token_map
+
+    drafter, target, token_map = arguments.drafter, arguments.target, None
+    config = validate(read([arguments.config]), file=str(arguments.config), root=ROOT) if arguments.config else None
+    with atomic_folder(arguments.output) as folder:
+        export(drafter, target, folder, flavour=arguments.flavour, dtype=arguments.dtype)
+        if arguments.token_map:
+            token_map = TOKEN_MAP, write_token_map(arguments.token_map, drafter, target, folder)
+        card = model_card(
+            drafter,
+            target,
+            flavour=arguments.flavour,
+            name=(arguments.push_to_hub or arguments.output.name).rpartition("/")[2],
+            repo=arguments.push_to_hub or str(arguments.output),
+            token_map=token_map,
+            tables=arguments.tables,
+            config=config,
+            licences=dict(arguments.licence),
+        )
+        write_text(folder / "README.md", card)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def with_retries(
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            problem = _without_token(str(error) or type(error).__name__)
+            problem = without_token(str(error) or type(error).__name__)
         if attempt < attempts:
             pause = 4.0 ** (attempt - 1)
             print(f"{what}: attempt {attempt} failed ({problem}), again in {pause:.0f} s", file=sys.stderr)
@@ -50,7 +50,7 @@ def with_retries(
     raise TapsError(what, f"download failed {attempts} times", found=problem, remedy="check the network, then rerun")
 
 
-def _without_token(text: str) -> str:
+def without_token(text: str) -> str:
     """Returns the first line of an error message, with the Hub token blotted out should it be there."""
     token = os.environ.get("HF_TOKEN")
     line = next((line for line in text.strip().splitlines() if line.strip()), "")
@@ -92,14 +92,14 @@ def download_wheel(requirement: str, folder: Path) -> Path:
     return wheels[0]
 
 
-def check_repository(name: str) -> None:
-    """Checks a Hub repository's name.
+def check_repository(name: str, *, flag: str = "--hub") -> None:
+    """Checks a Hub repository's name, given by a flag.
 
     Raises:
         TapsError: not owner/name.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise TapsError(f"--hub {name}", "not a Hub repository", expected="owner/name")
+        raise TapsError(f"{flag} {name}", "not a Hub repository", expected="owner/name")
 
 
 def check_pinned(revision: str) -> None:

@@ -1,7 +1,13 @@
-"""Exported folders obey every rule of their reader; the validator notices each rule broken."""
+"""Exported folders obey every rule of their reader, the validator notices each rule broken, cards say what is known."""
 
+import csv
 import json
+import os
+import re
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,8 +17,11 @@ from taps import export_draft, import_draft
 from taps.model.checkpoint import read_drafter_config, read_drafter_tensors, save_drafter
 from taps.model.drafter import DraftModel
 from taps.model.flavours import FLAVOURS
+from taps.plumbing.artefacts import write_json, write_tensors
 from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import provenance
 from tests.support.draft_models import CONFIG
+from tests.support.fake_hub import FakeHub, serving
 from tests.support.target_fixtures import write_target
 
 LLAMA3_ROPE = {
@@ -172,3 +181,196 @@ def test_a_drafter_of_another_target_is_refused(tmp_path):
         export_draft.main(
             [f"--drafter={source}", f"--target={target}", "--flavour=eagle", f"--output={tmp_path / 'o'}"]
         )
+
+
+# --- what is there already
+
+
+def test_nothing_is_written_over_unless_told(tmp_path):
+    folder, _, _ = export(tmp_path, "vllm")
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(TapsError, match=r"vllm: there already; .*--force"):
+        export(tmp_path, "vllm")
+    assert (folder / "notes.txt").read_text() == "mine"
+    export(tmp_path, "vllm", options=["--force"])
+    assert {file.name for file in folder.iterdir()} == {"README.md", "config.json", "model.safetensors"}
+
+
+# --- draft vocabularies
+
+
+def vocabulary(tmp_path, *, size=300):
+    """Writes a draft vocabulary and a draft model that was trained with it; returns the flags of the two."""
+    write_target(tmp_path / "target")
+    ids = torch.arange(0, 256, 2)
+    made = provenance(stage="taps.draft_vocab", inputs={"target": tmp_path / "target"})
+    path = tmp_path / "draft_vocab.safetensors"
+    write_tensors(path, {"token_ids": ids}, kind="draft_vocab", provenance=made, meta={"vocab_size": size})
+    torch.manual_seed(0)
+    made = provenance(stage="taps.train", inputs={"target": tmp_path / "target", "draft_vocab": path}, method="eagle2")
+    save_drafter(tmp_path / "ours", DraftModel(CONFIG).state_dict(), CONFIG, provenance=made)
+    common = [f"--drafter={tmp_path / 'ours'}", f"--target={tmp_path / 'target'}", f"--output={tmp_path / 'out'}"]
+    return common, path, ids
+
+
+def test_sglang_gets_the_draft_vocabulary_as_it_reads_it(tmp_path, capsys):
+    common, path, ids = vocabulary(tmp_path)
+    export_draft.main([*common, "--flavour=sglang", f"--token-map={path}"])
+    assert torch.equal(torch.load(tmp_path / "out/token_map.pt", weights_only=True), ids)
+    assert "draft vocabulary is left out" not in capsys.readouterr().out
+    card = (tmp_path / "out/README.md").read_text()
+    assert f"--speculative-token-map {tmp_path / 'out'}/token_map.pt" in card
+    assert "drafting to the 128 tokens" in card
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_draft_vocabulary_that_is_left_out_is_named(tmp_path, capsys, flavour):
+    common, _, _ = vocabulary(tmp_path)
+    export_draft.main([*common, f"--flavour={flavour}"])
+    said = capsys.readouterr().out
+    assert "the draft vocabulary is left out: the server drafts over all of the target's tokens" in said
+    assert ("--token-map" in said) == (flavour == "sglang")
+    assert "token_map" not in (tmp_path / "out/README.md").read_text()
+
+
+def test_foreign_draft_vocabularies_are_refused(tmp_path):
+    common, path, _ = vocabulary(tmp_path)
+    with pytest.raises(TapsError, match=r"--token-map: is read by SGLang only, .*found vllm"):
+        export_draft.main([*common, "--flavour=vllm", f"--token-map={path}"])
+    write_tensors(path, {"token_ids": torch.arange(9)}, kind="draft_vocab", provenance={}, meta={"vocab_size": 300})
+    with pytest.raises(TapsError, match="made from another draft_vocab"):
+        export_draft.main([*common, "--flavour=sglang", f"--token-map={path}"])
+    common, path, _ = vocabulary(tmp_path, size=299)
+    with pytest.raises(TapsError, match="of another target, expected of 300 tokens, found 299"):
+        export_draft.main([*common, "--flavour=sglang", f"--token-map={path}"])
+    assert not (tmp_path / "out").exists()
+
+
+# --- the card
+
+
+def commands_of(card):
+    """Returns what stands in the card's code block, as one line."""
+    return re.sub(r"\\\n\s*", "", card.partition("```")[2].partition("```")[0]).strip()
+
+
+@pytest.mark.parametrize(
+    ("flavour", "said"),
+    [
+        ("vllm", """vllm serve TARGET --speculative-config '{"method": "eagle", "model": "OUT", "num_spec"""),
+        ("sglang", "--speculative-num-steps 6 --speculative-eagle-topk 8 --speculative-num-draft-tokens 41"),
+        ("eagle", 'ea_model_path="OUT",\n    total_token=41,\n    depth=5,\n    top_k=8,'),
+    ],
+)
+def test_a_card_says_how_to_serve_and_what_is_not_known(tmp_path, flavour, said):
+    folder, _, _ = export(tmp_path, flavour)
+    card = (folder / "README.md").read_text()
+    assert said.replace("OUT", str(folder)) in commands_of(card)
+    assert "## Training\n\nNot stated here." in card
+    assert "Acceptance length" not in card
+    assert "{" not in card.partition("```")[0]
+
+
+STUDY = """study: own
+target: {asset: big}
+assets:
+  big: {hub: me/big, revision: 0123456789abcdef0123456789abcdef01234567}
+  sums: {package: sums, version: "1.0", file: sums/rows.jsonl, sha256: "%s"}
+corpora: {maths: {reader: gsm8k_solutions, asset: sums, part: [0, 0.5]}}
+mixtures: {maths: {maths: 1.0}}
+methods: {mine: {family: eagle2, training: {epochs: 1}}}
+evaluation: {sampling: [{temperature: 0, seeds: [0]}]}
+strategies: {names: [single]}
+benchmarks: {sums: {reader: gsm8k, assets: [sums], part: [0.5, 1], num_prompts: 1, max_new_tokens: 4}}
+drafting: {depth: 3, top_k: 4, num_draft_tokens: 12, num_nodes: 24}
+""" % ("0" * 64)
+ROW = {"temperature": 0, "method": "mine", "strategy": "single", "drafters": "ours", "benchmark": "sums"}
+ROW |= {"num_draft_tokens": 12, "tau": 1.5, "tau_low": 1.25, "tau_high": 1.75, "num_questions": 9}
+
+
+def trained(tmp_path):
+    """Writes a draft model with the records that training leaves, tables with it and its study; returns the flags."""
+    target = write_target(tmp_path / "target")
+    inputs: dict[str, Path | str] = {"target": target, "tokens.maths": "0" * 64}
+    made = provenance(stage="taps.train", inputs=inputs, method="mine", training_seed=3)
+    save_drafter(tmp_path / "ours", DraftModel(CONFIG).state_dict(), CONFIG, provenance=made)
+    spent = {"num_tokens": 12345, "flops": 1.0, "seconds": 1.0}
+    content = {"num_steps": 7, "num_supervised": 4321, "alignment_passes": 1, "own": spent, "total": spent}
+    write_json(tmp_path / "ours/training.json", content, kind="training", provenance=made)
+    rows = [
+        ROW | {"num_training_seeds": 2},
+        ROW | {"num_training_seeds": 2, "num_draft_tokens": 6, "tau": 1.25},
+        ROW | {"num_training_seeds": 2, "benchmark": "mean", "num_questions": 18},
+        ROW | {"num_training_seeds": 2, "drafters": "theirs", "tau": 7.0},
+    ]
+    (tmp_path / "tables").mkdir()
+    with open(tmp_path / "tables/acceptance_length.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    (tmp_path / "study.yaml").write_text(STUDY)
+    flags = [f"--drafter={tmp_path / 'ours'}", f"--target={target}", "--flavour=sglang"]
+    return [
+        *flags,
+        f"--output={tmp_path / 'out'}",
+        f"--tables={tmp_path / 'tables'}",
+        f"--config={tmp_path}/study.yaml",
+    ]
+
+
+def test_a_card_says_what_the_artefacts_and_the_study_say(tmp_path):
+    licences = ["--licence=maths=cc-by-4.0", "--licence=target=apache-2.0", "--licence=drafter=mit"]
+    export_draft.main([*trained(tmp_path), *licences])
+    card = (tmp_path / "out/README.md").read_text()
+    assert card.startswith('---\nlicense: "mit"\nbase_model: "me/big"\ntags:')
+    for line in (
+        "* from: me/big at 0123456789abcdef0123456789abcdef01234567",
+        "* licence: apache-2.0",
+        "| maths | sums: rows.jsonl of the package sums 1.0, part 0 to 0.5 | cc-by-4.0 |",
+        "* tokens read, over all epochs: 12,345",
+        "* of these supervised: 4,321",
+        "* training seed: 3",
+        "| benchmark | temperature | questions | training seeds | τ, 6 nodes | τ, 12 nodes |",
+        "| sums | 0 | 9 | 2 | 1.25 [1.25, 1.75] | 1.50 [1.25, 1.75] |",
+        "| mean | 0 | 18 | 2 | – | 1.50 [1.25, 1.75] |",
+    ):
+        assert f"\n{line}\n" in card
+    assert "7.00" not in card
+    assert "--speculative-num-steps 4 --speculative-eagle-topk 4 --speculative-num-draft-tokens 13" in commands_of(card)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--licence=math=mit"], "--licence: of nothing on the card, expected target, drafter, maths, found math"),
+        (["--tables={}/nowhere"], "nowhere/acceptance_length.csv: missing"),
+        (["--config={}/other.yaml"], "trained on corpora of another study, .*found maths"),
+        (["--drafter={}/again"], "has no row of mine again, found ours, theirs"),
+    ],
+)
+def test_cards_of_another_study_are_refused(tmp_path, change, message):
+    flags = trained(tmp_path)
+    (tmp_path / "other.yaml").write_text(STUDY.replace("maths", "sums"))
+    (tmp_path / "ours").rename(tmp_path / "again")
+    (tmp_path / "ours").symlink_to(tmp_path / "again")
+    with pytest.raises(TapsError, match=message):
+        export_draft.main([*flags, *(word.format(tmp_path) for word in change)])
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_licence_needs_a_name(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        export_draft.main([*trained(tmp_path), "--licence=mit"])
+    assert "expected NAME=LICENCE, e.g. math=mit, found 'mit'" in capsys.readouterr().err
+
+
+def test_a_folder_is_pushed_to_the_hub_as_it_lies_there(tmp_path):
+    with serving(FakeHub({})) as hub:
+        command = [sys.executable, "-m", "taps.export_draft", *trained(tmp_path), "--push-to-hub", "me/maths"]
+        environment = {**os.environ, **hub.environment(tmp_path)}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        assert hub.uploaded == {"me/maths": {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}}
+    card = hub.uploaded["me/maths"]["README.md"].decode()
+    assert "\n# maths\n" in card
+    assert "--speculative-draft-model-path me/maths " in commands_of(card)

@@ -1,7 +1,11 @@
-"""A Hub on the loopback with one repository, `me/toy`, at one commit: what the libraries of the real one ask of it."""
+"""A Hub on the loopback with one repository, `me/toy`, at one commit: what the libraries of the real one ask of it.
+
+Other repositories can be made and written to; their large files arrive as on the real one, by LFS, the rest in commits.
+"""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import threading
@@ -24,6 +28,8 @@ class FakeHub:
         failing: Names whose first download fails with 503.
         tokens: Values of the Authorization headers.
         downloads: Names in the order of their downloads.
+        uploaded: Repository that was made here -> name -> content.
+        private: Those of them that were made private.
         url: Where it listens.
     """
 
@@ -33,6 +39,9 @@ class FakeHub:
         self.failing: set[str] = set()
         self.tokens: set[str | None] = set()
         self.downloads: list[str] = []
+        self.uploaded: dict[str, dict[str, bytes]] = {}
+        self.private: set[str] = set()
+        self.objects: dict[str, bytes] = {}  # of LFS, by their hashes
         self.url = ""
 
     def environment(self, home: Path) -> dict[str, str]:
@@ -89,6 +98,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, query = unquote(self.path).partition("?")
+        if (repo := path.removeprefix("/api/models/")) in self.hub.uploaded:
+            return self.reply_json({"id": repo, "sha": REVISION, "tags": [], "siblings": []})
         if "/me/toy" not in path:
             return self.reply(404, b"", {"X-Error-Code": "RepoNotFound"})
         self.hub.tokens.add(self.headers.get("Authorization"))
@@ -101,6 +112,53 @@ class _Handler(BaseHTTPRequestHandler):
             siblings = [{"rfilename": name} for name in self.hub.files]
             return self.reply_json({"id": "me/toy", "sha": REVISION, "tags": [], "siblings": siblings})
         return self.reply_file(path.partition(f"/resolve/{REVISION}/")[2])
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.hub.tokens.add(self.headers.get("Authorization"))
+        path = unquote(self.path).partition("?")[0]
+        if path == "/api/repos/create":
+            return self.create(json.loads(body))
+        if path == "/api/validate-yaml":
+            return self.reply_json({"errors": [], "warnings": []})
+        repo = "/".join(path.removeprefix("/api/models/").strip("/").split("/")[:2]).removesuffix(".git")
+        if repo not in self.hub.uploaded:
+            return self.reply(404, b"", {"X-Error-Code": "RepoNotFound"})
+        if path.endswith("/preupload/main"):
+            modes = {file["path"]: file["path"].endswith(".safetensors") for file in json.loads(body)["files"]}
+            files = [
+                {"path": name, "uploadMode": "lfs" if large else "regular", "shouldIgnore": False}
+                for name, large in modes.items()
+            ]
+            return self.reply_json({"files": files})
+        if path.endswith("/info/lfs/objects/batch"):
+            objects = [
+                {**item, "actions": {"upload": {"href": f"{self.hub.url}/lfs/{item['oid']}", "header": {}}}}
+                for item in json.loads(body)["objects"]
+            ]
+            return self.reply_json({"transfer": "basic", "objects": objects})
+        self.commit(repo, [json.loads(line) for line in body.splitlines()])
+
+    def do_PUT(self) -> None:
+        self.hub.objects[self.path.rpartition("/")[2]] = self.rfile.read(int(self.headers["Content-Length"]))
+        self.reply(200, b"", {})
+
+    def create(self, asked: dict[str, Any]) -> None:
+        repo = f"{asked.get('organization') or 'me'}/{asked['name']}"
+        if repo == "other/toy":
+            return self.reply(403, b"", {"X-Error-Message": "no rights to other"})
+        self.hub.uploaded[repo] = {}
+        self.hub.private |= {repo} if asked.get("visibility") == "private" else set()
+        return self.reply_json({"url": f"{self.hub.url}/{repo}", "id": repo, "name": repo})
+
+    def commit(self, repo: str, entries: list[dict[str, Any]]) -> None:
+        for entry in entries:
+            value = entry["value"]
+            if entry["key"] == "file":
+                self.hub.uploaded[repo][value["path"]] = base64.b64decode(value["content"])
+            elif entry["key"] == "lfsFile":
+                self.hub.uploaded[repo][value["path"]] = self.hub.objects[value["oid"]]
+        self.reply_json({"commitUrl": f"{self.hub.url}/{repo}/commit/{REVISION}", "commitOid": REVISION})
 
     def reply_file(self, name: str) -> None:
         if name not in self.hub.files:
@@ -127,7 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {**headers, "Content-Length": str(len(body))}.items():
             self.send_header(name, value)
         self.end_headers()
-        if self.command == "GET":
+        if self.command != "HEAD":
             self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
