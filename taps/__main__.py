@@ -22,7 +22,7 @@ PURPOSES = {
     ),
     "The report": ("tables", "figures", "claims", "page"),
     "By hand": ("decode", "export_draft", "audit", "show_mask", "speed", "decoding_speed"),
-    "Proofs on a finished study, and on this machine": ("lossless", "check_views", "faults"),
+    "Proofs on a finished study, and on this machine": ("lossless", "vllm_check", "check_views", "faults"),
 }  # fmt: skip
 """Purpose -> stages."""
 

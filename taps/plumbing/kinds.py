@@ -86,6 +86,7 @@ KINDS = {
         Kind("replay_nodes", Shape.TABLE, ("taps.replay",), ("target", "trace", "bank.", "drafter.")),
         Kind("cost", Shape.JSON, ("taps.cost",), ("target", "drafter.")),
         Kind("live_check", Shape.JSON, ("taps.live_check",), ("target", "drafter.", "trace", "bank.")),
+        Kind("vllm_check", Shape.JSON, ("taps.vllm_check",), ("target", "drafter.", "prompts.")),
         Kind("decoded", Shape.JSON, ("taps.decode",), ("target", "drafter.")),
         Kind("tables", Shape.FOLDER, ("taps.tables",), record="tables.json"),
         Kind("figures", Shape.FOLDER, ("taps.figures",), ("tables",), record="figures.json"),

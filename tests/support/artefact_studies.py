@@ -311,5 +311,5 @@ USES = (
 )
 """Every kind of artefact that a stage reads, file by file, and such a stage."""
 
-UNREAD = ("decoded", "view_check", "plan", "speed", "decoding_speed")
+UNREAD = ("decoded", "view_check", "vllm_check", "plan", "speed", "decoding_speed")
 """Kinds that are for people: no stage reads them."""

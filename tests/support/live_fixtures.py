@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,10 +55,17 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 
 
-def tiny_model(family: str = "LlamaConfig", *, vocab: int = 12, positions: int = 128, seed: int = 0) -> Any:
-    """Returns a random two-layer model of a family of the library, float32."""
+def tiny_model(
+    family: str = "LlamaConfig",
+    *,
+    vocab: int = 12,
+    positions: int = 128,
+    seed: int = 0,
+    sizes: Mapping[str, int] | None = None,
+) -> Any:
+    """Returns a random two-layer model of a family of the library, float32; `sizes` by their names in its config."""
     torch.manual_seed(seed)
-    shape = {**_SHAPE, **FAMILIES.get(family, {})}
+    shape = {**_SHAPE, **FAMILIES.get(family, {}), **(sizes or {})}
     if family == "GPT2Config":  # learned positions, other names
         shape = {"n_embd": 32, "n_layer": 2, "n_head": 4, "bos_token_id": None, "eos_token_id": None}
     config = getattr(transformers, family)(vocab_size=vocab, max_position_embeddings=positions, **shape)
@@ -87,7 +94,9 @@ def save_tiny_target(folder: Path, *, positions: int = 512, seed: int = 0) -> Pa
     return folder
 
 
-def save_word_target(folder: Path, *, positions: int = 128, seed: int = 0) -> Path:
+def save_word_target(
+    folder: Path, *, positions: int = 128, seed: int = 0, sizes: Mapping[str, int] | None = None
+) -> Path:
     """Writes a random target whose vocabulary is a few words, so that random drafters are right now and then."""
     backend = Tokenizer(models.WordLevel({word: token for token, word in enumerate(WORDS)}, unk_token="a"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -96,7 +105,7 @@ def save_word_target(folder: Path, *, positions: int = 128, seed: int = 0) -> Pa
         eos_token="<end>",
         chat_template="{% for message in messages %}{{ message.content + ' <end> ' }}{% endfor %}",
     )
-    model = tiny_model(vocab=len(WORDS), positions=positions, seed=seed)
+    model = tiny_model(vocab=len(WORDS), positions=positions, seed=seed, sizes=sizes)
     model.config.eos_token_id = model.generation_config.eos_token_id = WORDS.index("<end>")
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
