@@ -17,7 +17,7 @@ from taps.analysis import depths, results
 from taps.analysis.labels import Labels
 from taps.analysis.rendering import format_interval
 from taps.plumbing.artefacts import read_json
-from tests.support.replay_fixtures import BENCHMARKS, BUDGET, LAPTOP, ROLES, rows, write_replays
+from tests.support.replay_fixtures import BENCHMARKS, BUDGET, LAPTOP, ROLES, rows, write_frame, write_replays
 
 SMALL: dict[str, Any] = {"num_questions": 6, "num_tokens": 32}
 
@@ -213,6 +213,17 @@ def test_a_single_file_of_one_strategy_is_enough(tmp_path: Path) -> None:
     file.nodes_path.unlink()
     tables.main(["--replay", str(file.path), "--output", str(tmp_path / "t")])
     assert set(pd.read_csv(tmp_path / "t/acceptance_length.csv")["strategy"]) == {"single"}
+
+
+def test_a_single_drafter_is_enough(tmp_path: Path) -> None:
+    folder = write_replays(tmp_path / "r", methods=("eagle2",), benchmarks=("gsm8k",), conditions=((0.0, 0),), **SMALL)
+    (file,) = results.find_replays([folder])
+    file.nodes_path.unlink()
+    cycles = pd.read_parquet(file.path).query("strategy == 'single' and drafters == 'math'")
+    kept = {name: cycles[name].cat.remove_unused_categories() for name in ("strategy", "drafters")}
+    write_frame(file.path, cycles.assign(**kept), file.meta)
+    tables.main(["--replay", str(file.path), "--output", str(tmp_path / "t")])
+    assert set(pd.read_csv(tmp_path / "t/main_t0.csv")["drafters"]) == {"math"}
 
 
 def test_depth_leaves_out_cycles_that_the_end_cut_short() -> None:
