@@ -2,7 +2,7 @@
 #
 #     docker build --tag taps .
 #     docker run --rm --user "$(id -u):$(id -g)" --env HOME=/tmp --volume "$PWD":/study taps \
-#         --snakefile /taps/Snakefile --directory /study --configfile /taps/config.yaml --cores 8 all
+#         --snakefile /taps/Snakefile --directory /study --cores 8 all
 #
 # Not built where it was written, which has no Docker daemon. Tried there: the editable installation from these few files
 # finds the whole package once it is copied.
