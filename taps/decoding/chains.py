@@ -68,7 +68,7 @@ def chain_counters(
         model: The draft model.
         head: Embedding and whole head of the target.
         trace: As `record` returns it, of `max_new_tokens + num_draft_tokens` tokens an answer.
-        num_draft_tokens: K.
+        num_draft_tokens: K, the length of a chain.
         max_new_tokens: Tokens that the server emits for a prompt, that of prefill included.
     """
     options = DraftOptions(depth=num_draft_tokens - 1, top_k=1, num_nodes=num_draft_tokens)

@@ -1,4 +1,4 @@
-"""What docs/ says is so: its error messages are in the code, its commands are those of the stages."""
+"""What docs/ says is so: error messages are in the code, commands are the stages', counts are the report's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import shlex
 from pathlib import Path
 
 import pytest
+
+from taps.plumbing.artefacts import read_json
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -44,6 +46,24 @@ def test_every_trouble_has_a_way_out_and_stands_once() -> None:
     assert len(set(HEADINGS)) == len(HEADINGS)
     for section in re.split(r"^## ", TROUBLES, flags=re.MULTILINE)[1:]:
         assert not section.rstrip().splitlines()[-1].startswith("#"), f"nothing is said of {section.splitlines()[-1]}"
+
+
+def test_what_vllm_counted_is_what_the_report_says() -> None:
+    text = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
+    line = r"^\| [^|]+ \| (\d+) \| (\d+) \| ([\d, ]+) \| the same \| (\d+) of (\d+) \|$"
+    printed = re.findall(line, text, flags=re.MULTILINE)
+    rows = read_json(ROOT / "reports/laptop/vllm.json", kind="vllm_check")["rows"]
+    assert [row["vllm"] for row in rows] == [row["replay"] for row in rows]
+    assert not any(row["other_texts"] for row in rows)
+    assert printed == [
+        (
+            str(row["vllm"]["num_cycles"]),
+            str(row["vllm"]["num_accepted"]),
+            ", ".join(map(str, row["vllm"]["accepted_by_position"])),
+            *[str(row["num_texts"])] * 2,
+        )
+        for row in rows
+    ]
 
 
 def commands() -> list[str]:
