@@ -296,17 +296,18 @@ def test_answers_that_take_turns_are_those_of_answers_alone(target, monkeypatch)
         for name in names
     ]
     plain = PlainDecoding(target, PROMPTS[0], max_new_tokens=24)
+    every: list[Decoding | PlainDecoding] = [plain, *decodings]
     gaps = []
 
     def step(decoding):
-        counts = [len(other.tokens) for other in (plain, *decodings) if not other.is_complete()]
+        counts = [len(other.tokens) for other in every if not other.is_complete()]
         gaps.append(max(counts) - min(counts))
         return steps[type(decoding)](decoding)
 
     steps = {kind: kind.step for kind in (Decoding, PlainDecoding)}
     for kind in steps:
         monkeypatch.setattr(kind, "step", step)
-    take_turns([plain, *decodings])
+    take_turns(every)
     assert len(gaps) > 24
     assert max(gaps) <= DEPTH + 2  # never further apart than a cycle emits
     assert plain.result().tokens.tolist() == greedy(target, PROMPTS[0], 24)
