@@ -6,7 +6,8 @@
 
 All drafters of a study have one shape, so the first one given stands for all. Target forwards at 1 to 120 tokens, trees
 of 1 level up to all, a step of plain decoding: each is timed once per round, in an order drawn anew, until --limit-s is
-up (loading the models is not counted). --trace gives a recorded text to work on; drafting random tokens takes longer.
+up (loading the models is not counted). --trace gives recorded answers to work on, every round at another place of them;
+drafting along random tokens takes longer, as no continuation stands out.
 
 The output states the load that it saw and, per measurement, median, quartiles, how many there were, and `decides`:
 whether the quartiles lie close enough for the time to decide anything. Cost file: `target` [{num_tokens, median_s,
@@ -24,10 +25,12 @@ from typing import TYPE_CHECKING, Any
 from taps.decoding.live_models import add_model_flags, load_models, model_inputs
 from taps.plumbing.artefacts import read_tensors, write_json
 from taps.plumbing.cli import run, stage_parser
+from taps.plumbing.errors import TapsError
 from taps.plumbing.lineage import check_made_from
 from taps.plumbing.provenance import digests_of, provenance
 
 if TYPE_CHECKING:
+    from taps.measuring.costs import Answer
     from taps.model.target import Target
 
 
@@ -41,8 +44,10 @@ def build_parser() -> argparse.ArgumentParser:
         default=[0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 60, 80, 119],
         help="tree sizes at which the target is timed (default: %(default)s)",
     )
-    parser.add_argument("--trace", type=Path, help="recorded text to work on (default: random tokens)")
-    parser.add_argument("--prefix-length", type="number", default=160, help="tokens read before (default: %(default)s)")
+    parser.add_argument("--trace", type=Path, help="recorded answers to work on (default: random tokens)")
+    parser.add_argument(
+        "--prefix-length", type="number", default=160, help="random tokens read before (default: %(default)s)"
+    )
     parser.add_argument("--limit-s", type="weight", default=30.0, help="time for all of it (default: %(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="times to write (.json)")
     return parser
@@ -59,14 +64,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     target, drafters = load_models(args)
     nodes = sorted({0, *args.nodes})
-    tokens = text_for(target, args, most=max(nodes))
+    answers = answers_for(target, args, most=max(nodes))
     levels = range(1, args.depth + 2)
-    sizes = sorted({min(4, args.num_draft_tokens), 2 * args.num_draft_tokens})
+    sizes = sorted({min(4, args.num_draft_tokens), args.num_draft_tokens, 2 * args.num_draft_tokens})
     content = {
         "device": torch.cuda.get_device_name(target.device) if target.device.type == "cuda" else "cpu",
         "num_threads": torch.get_num_threads(),
         "dtype": args.dtype,
-        "prefix_length": min(args.prefix_length, len(tokens) - 3),
+        "mean_prompt_length": sum(answer.prompt_length for answer in answers) / len(answers),
         "depth": args.depth,
         "top_k": args.top_k,
         "limit_s": args.limit_s,
@@ -74,8 +79,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     content |= measure_costs(
         target,
         next(iter(drafters.values())),
-        tokens,
-        prefix_length=content["prefix_length"],
+        answers,
         nodes=nodes,
         draft_shapes=[(level, size) for level in levels for size in sizes],
         num_draft_tokens=args.num_draft_tokens,
@@ -87,17 +91,34 @@ def main(argv: Sequence[str] | None = None) -> None:
     print("\n".join(lines(content)))
 
 
-def text_for(target: Target, args: argparse.Namespace, *, most: int) -> list[int]:
-    """Returns tokens to read: those of the trace one after another, or random ones, as many as the context holds."""
+def answers_for(target: Target, args: argparse.Namespace, *, most: int) -> list[Answer]:
+    """Returns the answers of the trace, cut where the context must leave room for a tree, or one of random tokens.
+
+    Raises:
+        TapsError: the trace has no such answer.
+    """
     import torch
 
-    room = max(target.max_length - most - 130, 4)
-    if args.trace:
-        tokens = read_tensors(args.trace, kind="trace", names=("tokens",))[0]["tokens"].tolist()
-    else:
+    from taps.measuring.costs import FEWEST_TOKENS, Answer
+
+    room = max(target.max_length - most - 2, FEWEST_TOKENS)
+    if not args.trace:
         generator = torch.Generator().manual_seed(0)
-        tokens = torch.randint(target.config["vocab_size"], (4 * args.prefix_length,), generator=generator).tolist()
-    return list(tokens[: min(room, 4 * args.prefix_length)])
+        size = max(min(room, 2 * args.prefix_length), FEWEST_TOKENS)
+        tokens = torch.randint(target.config["vocab_size"], (size,), generator=generator).tolist()
+        return [Answer.cut(tokens, args.prefix_length, room)]
+    trace = read_tensors(args.trace, kind="trace", names=("tokens", "offsets", "prompt_lengths"))[0]
+    texts = [part.tolist() for part in trace["tokens"].tensor_split(trace["offsets"][1:-1])]
+    lengths = trace["prompt_lengths"].tolist()
+    answers = [
+        Answer.cut(tokens, length, room)
+        for tokens, length in zip(texts, lengths, strict=True)
+        if len(tokens) >= FEWEST_TOKENS
+    ]
+    if not answers:
+        expected = f"one text of {FEWEST_TOKENS} tokens"
+        raise TapsError(args.trace, "too short to time anything on", expected=expected, remedy="leave out --trace")
+    return answers
 
 
 def lines(content: dict[str, Any]) -> list[str]:

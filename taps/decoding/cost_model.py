@@ -71,7 +71,7 @@ class CostModel:
         }
         return cls(
             target_tokens=[row["num_tokens"] for row in content["target"]],
-            target_s=[row["median_s"] for row in content["target"]],
+            target_s=non_decreasing([row["median_s"] for row in content["target"]]),
             draft=draft,
             overhead_one_s=[row["median_s"] for row in overhead["one"]],
             overhead_many_s=[row["median_s"] for row in overhead["many"]],
@@ -97,7 +97,7 @@ class CostModel:
         """Returns float, as `num_levels`: the time in which one drafter drafts so many levels and keeps the nodes."""
         known = [times.num_levels for times in self.draft]
         seconds = [float(interpolate(num_nodes, times.num_nodes, times.seconds)) for times in self.draft]
-        return interpolate(num_levels, known, list(np.maximum.accumulate(seconds)))  # noise makes no level free
+        return interpolate(num_levels, known, non_decreasing(seconds))
 
     def cycle_s(
         self,
@@ -152,6 +152,17 @@ class CostModel:
             "draft_s": tuple(levels.tolist()),
             "overhead_s": self.overhead_s(strategy, kept),
         }
+
+
+def non_decreasing(values: Sequence[float]) -> list[float]:
+    """Returns the non-decreasing values that are nearest to these by least squares: more work never costs less.
+
+    Source: the max-min formula of isotonic regression (Barlow et al., "Statistical Inference under Order Restrictions",
+    1972).
+    """
+    size = len(values)
+    means = [[float(np.mean(values[first:end])) for end in range(first + 1, size + 1)] for first in range(size)]
+    return [max(min(means[first][at - first :]) for first in range(at + 1)) for at in range(size)]
 
 
 def interpolate(at: Any, known: Sequence[float], values: Sequence[float]) -> np.ndarray:

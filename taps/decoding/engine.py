@@ -20,6 +20,7 @@ Shape letters: N nodes, L tokens in the cache, h hidden size, V vocabulary.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -45,6 +46,9 @@ class Drafting(Protocol):
 
     def read(self, tokens: torch.Tensor, features: torch.Tensor) -> None:
         """Takes note of tokens int64 [m] and of the features [m, h] of the positions before them."""
+
+    def catch_up(self) -> None:
+        """Does the work of what was noted; `draft` does so, too, if it was not done."""
 
     def draft(self, num_nodes: int, goes_on: Callable[[Trees, int], bool] | None = None) -> Trees:
         """Returns one tree [1, num_nodes] under the last token read; `goes_on` as in `drafting.draft_trees`."""
@@ -97,7 +101,6 @@ class Decoded:
         return sum(cycle.emitted for cycle in self.cycles) / len(self.cycles) if self.cycles else float("nan")
 
 
-@torch.inference_mode()
 def decode(
     target: Target,
     drafters: Sequence[Drafting],
@@ -129,27 +132,21 @@ def decode(
     Raises:
         TapsError: the prompt is empty or longer than the context, or the number of drafters is wrong.
     """
-    _check(target, prompt, strategy, len(drafters))
-    answer = _Answer(
-        target=target,
-        drafters=drafters,
+    decoding = Decoding(
+        target,
+        drafters,
+        prompt,
         strategy=strategy,
         options=options,
-        chooser=Chooser(sampling or Sampling(), draws),
-        stop_ids=target.eos_ids if stop_ids is None else stop_ids,
-        limit=min(max_new_tokens, target.max_length - len(prompt)),
-        history=History.start(np.array([sequence]), len(drafters)),
+        max_new_tokens=max_new_tokens,
+        sampling=sampling,
+        draws=draws,
+        stop_ids=stop_ids,
+        sequence=sequence,
     )
-    while not answer.is_complete():
-        emitted = answer.cycle() if answer.tokens else answer.begin(prompt)
-        with answer.clock.phase("callback"):
-            on_tokens(emitted)
-    return Decoded(
-        tokens=np.array(answer.tokens, dtype=np.int32),
-        finish=answer.finish(at_context=len(prompt) + len(answer.tokens) >= target.max_length),
-        cycles=answer.cycles,
-        seconds=answer.clock.stop(),
-    )
+    while not decoding.is_complete():
+        on_tokens(decoding.step())
+    return decoding.result()
 
 
 def _check(target: Target, prompt: Sequence[int], strategy: Strategy, num_drafters: int) -> None:
@@ -168,54 +165,78 @@ def _check(target: Target, prompt: Sequence[int], strategy: Strategy, num_drafte
         )
 
 
-class _Answer:
-    """One answer in the making; arguments as in `decode`, `limit` being the most tokens it may have."""
+class Decoding:
+    """One answer in the making, step by step; arguments and errors as of `decode`."""
 
     def __init__(
         self,
-        *,
         target: Target,
         drafters: Sequence[Drafting],
+        prompt: Sequence[int],
+        *,
         strategy: Strategy,
         options: Options,
-        chooser: Chooser,
-        stop_ids: Collection[int],
-        limit: int,
-        history: History,
+        max_new_tokens: int,
+        sampling: Sampling | None = None,
+        draws: Draws | None = None,
+        stop_ids: Collection[int] | None = None,
+        sequence: int = 0,
     ) -> None:
-        self.clock = Clock(target.device)
-        self.target, self.text = target, TargetText(target)
+        _check(target, prompt, strategy, len(drafters))
+        self.target, self.text, self.prompt = target, TargetText(target), prompt
         self.drafters, self.strategy, self.options = drafters, strategy, options
-        self.chooser, self.stop_ids, self.limit, self.history = chooser, stop_ids, limit, history
+        self.chooser = Chooser(sampling or Sampling(), draws)
+        self.stop_ids = target.eos_ids if stop_ids is None else stop_ids
+        self.limit = min(max_new_tokens, target.max_length - len(prompt))
+        self.history = History.start(np.array([sequence]), len(drafters))
+        self.clock = Clock(target.device)
         self.tokens: list[int] = []
         self.cycles: list[Cycle] = []
 
     def is_complete(self) -> bool:
+        """Returns whether the answer has all its tokens."""
         return len(self.tokens) >= self.limit or bool(self.tokens and self.tokens[-1] in self.stop_ids)
 
-    def finish(self, *, at_context: bool) -> str:
+    @torch.inference_mode()
+    def step(self) -> list[int]:
+        """Returns the tokens of one more cycle, at first that of prefill; the answer must not be complete."""
+        with self.clock.running():
+            return self._cycle() if self.tokens else self._begin()
+
+    def result(self) -> Decoded:
+        """Returns the answer and how it came about."""
+        return Decoded(
+            tokens=np.array(self.tokens, dtype=np.int32),
+            finish=self._finish(),
+            cycles=self.cycles,
+            seconds=self.clock.seconds(),
+        )
+
+    def _finish(self) -> str:
         if self.tokens and self.tokens[-1] in self.stop_ids:
             return "eos"
-        return "context" if at_context else "length"
+        return "context" if len(self.prompt) + len(self.tokens) >= self.target.max_length else "length"
 
-    def begin(self, prompt: Sequence[int]) -> list[int]:
-        """Returns the first token."""
+    def _begin(self) -> list[int]:
         with self.clock.phase("prefill"):
-            features = self.text.read(prompt)
+            features = self.text.read(self.prompt)
             if self.strategy.uses_prompt:
                 prompt_features = self.target.final(features[-1:]).float().cpu().numpy()
                 self.history = replace(self.history, prompt_features=prompt_features)
             self.tokens = [self.chooser(self.target.logits(features[-1]), 0)]
         for drafter in self.drafters:
             drafter.begin()
-        self._tell([*prompt[1:], *self.tokens], features)
+        self._tell([*self.prompt[1:], *self.tokens], features)
         return self.tokens[:]
 
-    def cycle(self) -> list[int]:
-        """Returns the tokens of one more cycle."""
+    def _cycle(self) -> list[int]:
         room = self.limit - len(self.tokens)
         wanted = self.strategy.drafts(self.history, self.options)[0]
         num_nodes = self.strategy.num_nodes(self.options)
+        if not self.cycles:  # the draft models' reading of the prompt is prefill as well
+            with self.clock.phase("prefill"):
+                for drafter in itertools.compress(self.drafters, wanted):
+                    drafter.catch_up()
         with self.clock.phase("drafting"):
             trees = [
                 drafter.draft(num_nodes, self._going_on(index)) if wanted[index] else no_trees(1)

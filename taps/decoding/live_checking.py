@@ -11,9 +11,9 @@ import numpy as np
 
 from taps.decoding.comparison import RecordedText, compare_cycles, first_difference
 from taps.decoding.cost_model import CostModel
-from taps.decoding.engine import Cycle, Decoded, Drafting, decode
+from taps.decoding.engine import Cycle, Decoded, Decoding, Drafting
 from taps.decoding.live_drafter import LiveDrafter
-from taps.decoding.plain import Plain, decode_plainly
+from taps.decoding.plain import Plain, PlainDecoding
 from taps.decoding.recording import Recording
 from taps.decoding.replaying import banks_of
 from taps.decoding.strategy import Options
@@ -39,7 +39,8 @@ def check_live(
 ) -> dict[str, Any]:
     """Returns {"plain", "rows", "replay_only"}: counts, tau and speeds of plain decoding and of every variant.
 
-    All variants and plain decoding take turns on each text, so that a busy moment of the machine falls on all.
+    All variants and plain decoding take turns on each text, cycle by cycle: the next step is that of the one that has
+    come least far. So a busy moment of the machine falls on all of them.
 
     Args:
         target: As it will decode.
@@ -63,17 +64,23 @@ def check_live(
     ]
     plain: list[Plain] = []
     decoded: list[list[Decoded]] = [[] for _ in live]
-    with progress(total=(len(live) + 1) * len(texts), what="live decoding", unit="text") as bar:
-        for text in texts:
-            plain.append(decode_text_plainly(target, text, bar))
-            for answers, variant, own, settings in zip(decoded, live, chosen, options, strict=True):
-                answers.append(decode_text(target, own, variant, settings, text, bar))
+    for text in progress(texts, what="live decoding", unit="text"):
+        plainly = decoding_plainly(target, text)
+        decodings = [
+            decoding_of(target, own, variant, settings, text)
+            for variant, own, settings in zip(live, chosen, options, strict=True)
+        ]
+        take_turns([plainly, *decodings])
+        plain.append(plainly.result())
+        for answers, decoding in zip(decoded, decodings, strict=True):
+            answers.append(decoding.result())
+    beside = report_plain(texts, plain, cost)
     rows = []
     for answers, variant, settings in zip(decoded, live, options, strict=True):
         replayed = walk(variant.strategy, banks_of(variant, recording), recording.text, settings)
-        rows.append(report_variant(variant, texts, answers, replayed, cost))
+        rows.append(with_speedups(report_variant(variant, texts, answers, replayed, cost), beside))
     return {
-        "plain": report_plain(texts, plain, cost),
+        "plain": beside,
         "rows": rows,
         "replay_only": [str(variant) for variant in variants if variant.strategy.needs_future],
     }
@@ -97,11 +104,11 @@ def check_drafters(recording: Recording, drafters: Mapping[str, LiveDrafter], *,
         raise TapsError(f"--draft-vocab {draft_vocab}", "not that of the banks", expected=expected, found=found)
 
 
-def decode_text(
-    target: Target, drafters: Sequence[Drafting], variant: Variant, options: Options, text: RecordedText, bar: Any
-) -> Decoded:
-    """Returns the live answer to a text's prompt."""
-    decoded = decode(
+def decoding_of(
+    target: Target, drafters: Sequence[Drafting], variant: Variant, options: Options, text: RecordedText
+) -> Decoding:
+    """Returns the live answer to a text's prompt, in the making."""
+    return Decoding(
         target,
         drafters,
         text.prompt,
@@ -112,21 +119,19 @@ def decode_text(
         draws=text.draws,
         sequence=text.index,
     )
-    bar.update()
-    return decoded
 
 
-def decode_text_plainly(target: Target, text: RecordedText, bar: Any) -> Plain:
+def decoding_plainly(target: Target, text: RecordedText) -> PlainDecoding:
     """Returns the same by plain decoding at batch size 1."""
-    plain = decode_plainly(
-        target,
-        text.prompt,
-        max_new_tokens=text.max_new_tokens,
-        sampling=text.sampling,
-        draws=text.draws,
+    return PlainDecoding(
+        target, text.prompt, max_new_tokens=text.max_new_tokens, sampling=text.sampling, draws=text.draws
     )
-    bar.update()
-    return plain
+
+
+def take_turns(decodings: Sequence[Decoding | PlainDecoding]) -> None:
+    """Takes all answers to their ends, always one step of the one with the fewest tokens."""
+    while going := [decoding for decoding in decodings if not decoding.is_complete()]:
+        min(going, key=lambda decoding: len(decoding.tokens)).step()
 
 
 # --- what is reported ------------------------------------------------------------------------------------------------
@@ -194,6 +199,18 @@ def report_plain(texts: Sequence[RecordedText], plain: Sequence[Plain], cost: Co
         ],
     }
     return report | ({"predicted_tokens_per_s": cost.plain_tokens_per_s} if cost else {})
+
+
+def with_speedups(row: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a variant's report with `speedup` and `predicted_speedup`: its speeds as multiples of plain decoding's.
+
+    Both were measured, or timed by `taps.cost`, in turns: how busy the machine was falls out of these.
+    """
+    found = dict(row)
+    for name in ("", "predicted_"):
+        speed, other = (report.get(f"{name}tokens_per_s") for report in (row, plain))
+        found |= {f"{name}speedup": speed / other} if speed and other else {}
+    return found
 
 
 def report_texts(texts: Sequence[RecordedText], answers: Sequence[np.ndarray]) -> dict[str, Any]:

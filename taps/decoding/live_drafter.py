@@ -61,6 +61,14 @@ class LiveDrafter:
         self._unread.append((tokens, features))
 
     @torch.inference_mode()
+    def catch_up(self) -> None:
+        """Extends keys and values by what was read."""
+        if self._unread:
+            tokens, features = (torch.cat(parts) for parts in zip(*self._unread, strict=True))
+            self._extend(tokens, select(features, self.told, self._reads).to(self.head.head))
+            self._unread = []
+
+    @torch.inference_mode()
     def draft(self, num_nodes: int, goes_on: Callable[[Trees, int], bool] | None = None) -> Trees:
         """Returns one tree [1, num_nodes] under the last token read.
 
@@ -68,10 +76,7 @@ class LiveDrafter:
             num_nodes: Most nodes of the tree, root not counted.
             goes_on: As in `draft_trees`.
         """
-        if self._unread:
-            tokens, features = (torch.cat(parts) for parts in zip(*self._unread, strict=True))
-            self._extend(tokens, select(features, self.told, self._reads).to(self.head.head))
-            self._unread = []
+        self.catch_up()
         return draft_trees(
             self.model,
             self.head,

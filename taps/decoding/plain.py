@@ -27,7 +27,6 @@ class Plain:
     decoding_s: float
 
 
-@torch.inference_mode()
 def decode_plainly(
     target: Target,
     prompt: Sequence[int],
@@ -37,13 +36,44 @@ def decode_plainly(
     draws: Draws | None = None,
 ) -> Plain:
     """Returns the target's answer at batch size 1, by the engine's own forwards; arguments as in `engine.decode`."""
-    text, choose = TargetText(target), Chooser(sampling or Sampling(), draws)
-    limit = min(max_new_tokens, target.max_length - len(prompt))
-    tokens: list[int] = []
-    start = end = 0.0
-    while len(tokens) < limit and (not tokens or tokens[-1] not in target.eos_ids):
-        features = text.read([tokens[-1]] if tokens else prompt)
-        tokens.append(choose(target.logits(features[-1]), len(tokens)))
-        end = now(target.device)
-        start = start or end
-    return Plain(tokens=np.array(tokens, dtype=np.int32), decoding_s=end - start)
+    decoding = PlainDecoding(target, prompt, max_new_tokens=max_new_tokens, sampling=sampling, draws=draws)
+    while not decoding.is_complete():
+        decoding.step()
+    return decoding.result()
+
+
+class PlainDecoding:
+    """One answer in the making, token by token; arguments as in `decode_plainly`."""
+
+    def __init__(
+        self,
+        target: Target,
+        prompt: Sequence[int],
+        *,
+        max_new_tokens: int,
+        sampling: Sampling | None = None,
+        draws: Draws | None = None,
+    ) -> None:
+        self.target, self.prompt = target, prompt
+        self.text, self.choose = TargetText(target), Chooser(sampling or Sampling(), draws)
+        self.limit = min(max_new_tokens, target.max_length - len(prompt))
+        self.tokens: list[int] = []
+        self.seconds = 0.0
+
+    def is_complete(self) -> bool:
+        """Returns whether the answer has all its tokens."""
+        return len(self.tokens) >= self.limit or bool(self.tokens and self.tokens[-1] in self.target.eos_ids)
+
+    @torch.inference_mode()
+    def step(self) -> list[int]:
+        """Returns one more token; the time of all but the first counts."""
+        start = now(self.target.device)
+        features = self.text.read(self.tokens[-1:] or self.prompt)
+        emitted = [self.choose(self.target.logits(features[-1]), len(self.tokens))]
+        self.seconds += now(self.target.device) - start if self.tokens else 0.0
+        self.tokens += emitted
+        return emitted
+
+    def result(self) -> Plain:
+        """Returns the answer and its time."""
+        return Plain(tokens=np.array(self.tokens, dtype=np.int32), decoding_s=self.seconds)

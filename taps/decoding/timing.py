@@ -49,22 +49,30 @@ def now(device: torch.device) -> float:
 
 
 class Clock:
-    """Measures phases of one answer; what lies in none of them is `outside`, a phase `callback` is left out."""
+    """Measures one answer: phases inside the blocks of `running`; what lies in none of the phases is `outside`.
+
+    Between those blocks it stands still, so that several answers may take turns.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._phases: defaultdict[str, float] = defaultdict(float)
-        self._start = now(self._device)
+        self._total = 0.0
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Counts the time of the block."""
+        start = now(self._device)
+        yield
+        self._total += now(self._device) - start
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Adds the time of the block to a phase."""
+        """Adds the time of the block, which lies within one of `running`, to a phase of `Seconds`."""
         start = now(self._device)
         yield
         self._phases[name] += now(self._device) - start
 
-    def stop(self) -> Seconds:
-        """Returns the time since the clock was made, by phase."""
-        outside = now(self._device) - self._start - sum(self._phases.values())
-        phases = {name: seconds for name, seconds in self._phases.items() if name != "callback"}
-        return Seconds(outside=outside, **phases)
+    def seconds(self) -> Seconds:
+        """Returns the time counted so far, by phase."""
+        return Seconds(outside=self._total - sum(self._phases.values()), **self._phases)

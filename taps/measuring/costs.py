@@ -1,16 +1,19 @@
 """What one cycle of live decoding costs on this machine: target forwards, draft trees, and what lies outside both.
 
 Everything is measured in rounds, each work once per round in an order drawn anew, so that a busy moment of the machine
-falls on all of them, until the time is up. The text grows by two tokens a round, as it would in decoding.
+falls on all of them, until the time is up; and a round that was slow as a whole counts at the pace of the median one
+(`at_one_pace`), since what is asked of these times is their ratios. Every round is at another place of an answer: how
+much of a tree is worth drafting, and so how long drafting takes, depends on what comes next.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,9 +35,32 @@ WIDEST_SPREAD = 0.25  # (upper - lower quartile) / median above which a time dec
 FEWEST = 3  # measurements below which it decides nothing
 _SHARE_OF_ROUNDS = 0.75  # of the time; the rest goes to whole cycles, for the overhead
 _SMALL = 4  # nodes of a small tree, beside the default one
+_NUM_PLAIN = 3  # steps of plain decoding per round: all speeds are compared with it
 _NUM_DECODED = 6  # tokens of a decoding that shows the overhead
+_STRIDE = 8  # tokens from one round's place to the next
+_AHEAD = 2  # tokens that a drafter reads before it drafts, about what a cycle emits
+FEWEST_TOKENS = 2 * _AHEAD  # of a text
 
 Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A text to measure on.
+
+    Attributes:
+        tokens: Prompt and answer; at least `_AHEAD` tokens behind the prompt.
+        prompt_length: Tokens of the prompt, at least `_AHEAD`.
+    """
+
+    tokens: Sequence[int]
+    prompt_length: int
+
+    @classmethod
+    def cut(cls, tokens: Sequence[int], prompt_length: int, room: int) -> Answer:
+        """Returns the first `room` of at least FEWEST_TOKENS tokens; a prompt that fills them ends earlier."""
+        own = tokens[:room]
+        return cls(tokens=own, prompt_length=min(max(prompt_length, _AHEAD), len(own) - _AHEAD))
 
 
 def _merged_half_and_half(trees: Sequence[Trees], history: History, options: Options) -> Proposal:
@@ -49,9 +75,8 @@ _MERGED = Strategy(name="merged", title="merged", kind=Kind.MERGED, propose=_mer
 def measure_costs(
     target: Target,
     drafter: LiveDrafter,
-    tokens: Sequence[int],
+    answers: Sequence[Answer],
     *,
-    prefix_length: int,
     nodes: Sequence[int],
     draft_shapes: Sequence[tuple[int, int]],
     num_draft_tokens: int,
@@ -63,8 +88,7 @@ def measure_costs(
     Args:
         target: As it will decode.
         drafter: Stands for all drafters of its shape.
-        tokens: A text, the longer the more rounds it serves; at least `prefix_length` + 2 tokens.
-        prefix_length: Tokens read before anything is timed.
+        answers: Texts, taken one after another and then again.
         nodes: Tree sizes at which the target is timed.
         draft_shapes: (levels, nodes) at which drafting is timed.
         num_draft_tokens: Nodes of the trees whose overhead is measured.
@@ -73,28 +97,31 @@ def measure_costs(
     """
     load = _Load()
     start = time.perf_counter()
-    text = _GrowingText(target, drafter, tokens, prefix_length)
+    text = _Place(target, drafter, answers)
     works: dict[Key, Callable[[], None]] = {
         **{("target", size): _call(text.verify, size) for size in sorted({*nodes, 0})},
         **{("draft", *shape): _call(text.draft, *shape) for shape in draft_shapes},
-        ("plain",): text.say_one,
+        **{("plain", turn): text.say_one for turn in range(_NUM_PLAIN)},
     }
     with progress(total=round(limit_s), what="timing", unit="s") as bar:
 
         def tick() -> None:
             bar.update(min(round(time.perf_counter() - start), round(limit_s)) - bar.n)
 
-        times = _rounds(works, text.grow, target.device, start + limit_s * _SHARE_OF_ROUNDS, seed, tick)
+        seconds = _rounds(works, text.move, target.device, start + limit_s * _SHARE_OF_ROUNDS, seed, tick)
         sizes = sorted({min(_SMALL, num_draft_tokens), num_draft_tokens})
-        overheads = _overheads(target, drafter, tokens, sizes, start + limit_s, tick)
-    plain = spread(times.pop(("plain",)))
+        overheads = _overheads(target, drafter, answers[0].tokens, sizes, start + limit_s, tick)
+    even, pace = at_one_pace(seconds)
+    times: dict[str, dict[Key, list[float]]] = {"target": {}, "draft": {}, "plain": {}}
+    for key, column in zip(works, even.T, strict=True):
+        times[key[0]][key] = column[np.isfinite(column)].tolist()
+    plain = spread(list(itertools.chain(*times["plain"].values())))
     overhead = {name: [{"num_nodes": n, **spread(overheads[name, n])} for n in sizes] for name in ("one", "many")}
     return {
-        "target": [{"num_tokens": key[1] + 1, **spread(own)} for key, own in times.items() if key[0] == "target"],
+        "target": [{"num_tokens": nodes + 1, **spread(own)} for (_, nodes), own in times["target"].items()],
         "draft": [
-            {"num_levels": key[1], "num_nodes": key[2], **spread(own)}
-            for key, own in times.items()
-            if key[0] == "draft"
+            {"num_levels": levels, "num_nodes": nodes, **spread(own)}
+            for (_, levels, nodes), own in times["draft"].items()
         ],
         "plain": plain,
         "overhead": overhead,
@@ -102,32 +129,40 @@ def measure_costs(
         "overhead_one_s": overhead["one"][-1]["median_s"],
         "overhead_many_s": overhead["many"][-1]["median_s"],
         "seconds": time.perf_counter() - start,
-        "load": load.report(),
+        "load": load.report() | {"slowest_round": float(pace.max()), "fastest_round": float(pace.min())},
     }
 
 
-class _GrowingText:
-    """A text that target and drafter read on, two tokens a round, and what is timed at its end."""
+class _Place:
+    """A place in an answer up to which target and drafter have read, and what is timed there."""
 
-    def __init__(self, target: Target, drafter: LiveDrafter, tokens: Sequence[int], prefix_length: int) -> None:
-        self.target, self.drafter, self.tokens = target, drafter, list(tokens)
-        self.text = TargetText(target)
-        self.end = prefix_length
-        features = self.text.read(self.tokens[: self.end])
-        drafter.begin()
-        self._tell(0, features)
+    def __init__(self, target: Target, drafter: LiveDrafter, answers: Sequence[Answer]) -> None:
+        self.target, self.drafter = target, drafter
+        self._coming = itertools.cycle(answers)
+        self._begin()
 
-    def _tell(self, start: int, features: torch.Tensor) -> None:
-        following = self.tokens[start + 1 : start + 1 + len(features)]
-        self.drafter.read(torch.tensor(following, device=self.target.device), features[: len(following)])
-        self._last = (following[-2:], features[-2:])
+    def _begin(self) -> None:
+        """Reads the next answer's prompt."""
+        answer = next(self._coming)
+        self.tokens, self.text, self.end = list(answer.tokens), TargetText(self.target), 0
+        self.drafter.begin()
+        self._read(answer.prompt_length)
 
-    def grow(self) -> None:
-        """Reads two more tokens, or starts again at the prefix's end where the text has no more."""
-        if self.end + 3 <= min(len(self.tokens), self.target.max_length - 128):
-            features = self.text.read(self.tokens[self.end : self.end + 2])
-            self._tell(self.end, features)
-            self.end += 2
+    def _read(self, count: int) -> None:
+        features = self.text.read(self.tokens[self.end : self.end + count])
+        following = self.tokens[self.end + 1 : self.end + 1 + count]
+        self.end += count
+        self.drafter.read(torch.tensor(following, device=self.target.device), features)
+        self.drafter.catch_up()
+        self._last = (following[-_AHEAD:], features[-_AHEAD:])
+
+    def move(self) -> None:
+        """Goes on to the next place, in the next answer where this one has no more."""
+        room = len(self.tokens) - self.end - 1
+        if room >= _AHEAD:
+            self._read(min(_STRIDE, room))
+        else:
+            self._begin()
 
     @torch.inference_mode()
     def verify(self, num_nodes: int) -> None:
@@ -146,15 +181,13 @@ class _GrowingText:
         self.text.forget()
 
     def draft(self, num_levels: int, num_nodes: int) -> None:
-        """Reads two tokens and drafts one tree."""
+        """Reads what a cycle emits and drafts one tree."""
         depth, keys, values = self.drafter.depth, self.drafter.keys, self.drafter.values
         tokens, features = self._last
-        self.drafter.read(torch.tensor(tokens, device=self.target.device), features[: len(tokens)])
+        self.drafter.read(torch.tensor(tokens, device=self.target.device), features)
         self.drafter.depth = num_levels - 1
         self.drafter.draft(num_nodes)
-        self.drafter.depth = depth
-        if len(keys):
-            self.drafter.keys, self.drafter.values = keys, values
+        self.drafter.depth, self.drafter.keys, self.drafter.values = depth, keys, values
 
 
 def _call(work: Callable[..., None], *sizes: int) -> Callable[[], None]:
@@ -168,24 +201,43 @@ def _rounds(
     end: float,
     seed: int,
     tick: Callable[[], object],
-) -> dict[Key, list[float]]:
-    """Returns the times of each work; a first round warms up and counts only if there is no time for another."""
-    order = np.random.default_rng(seed)
-    times: dict[Key, list[float]] = {key: [] for key in works}
-    keys, turn = list(works), 0
-    while turn < 2 or time.perf_counter() < end:
+) -> np.ndarray:
+    """Returns float [R, W]: the seconds of every work in every round, NaN in the last one where time was up before.
+
+    A first round warms up and counts only if there is no time for another.
+    """
+    order, keys = np.random.default_rng(seed), list(works)
+    rounds: list[np.ndarray] = []
+    while len(rounds) < 2 or time.perf_counter() < end:
+        seconds = np.full(len(keys), np.nan)
         for place in order.permutation(len(keys)):
-            if turn and time.perf_counter() > end and all(times.values()):
+            if rounds and time.perf_counter() > end:
                 break
             start = now(device)
             works[keys[place]]()
-            times[keys[place]].append(now(device) - start)
+            seconds[place] = now(device) - start
         settle()
-        turn += 1
+        rounds.append(seconds)
         tick()
         if time.perf_counter() > end:
             break
-    return {key: own[1:] or own for key, own in times.items()}
+    measured = np.stack(rounds)
+    warm = measured[1:]
+    return warm if np.isfinite(warm).any(axis=0).all() and len(warm) else measured
+
+
+def at_one_pace(seconds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (float [R, W] the times as if all rounds had run at one pace, float [R] the rounds' own: 1 is usual).
+
+    A round's pace is the median over its works of their times to what they usually take.
+
+    Args:
+        seconds: float [R, W] of W works in R rounds, NaN where one was not measured; no round and no work is empty.
+    """
+    relative = seconds / np.nanmedian(seconds, axis=0)
+    pace = np.nanmedian(relative[np.isfinite(relative).any(axis=1)], axis=1)
+    pace /= np.median(pace)
+    return seconds[: len(pace)] / pace[:, None], pace
 
 
 def _overheads(

@@ -97,6 +97,12 @@ def timed_drafters(config: Config) -> list[str]:
     return [f"<results>/drafters/{first_run(config, method)}/{name}" for name in names]
 
 
+def timed_text(config: Config) -> str:
+    """Returns the held-out text that they are timed on."""
+    corpus = learned_corpora(config, next(iter(config["methods"])))[0]
+    return f"<results>/traces/{HELDOUT}{corpus}/t0_s0.safetensors"
+
+
 def cost_code(config: Config) -> str:
     """Returns the digest of the code that times them."""
     return train.code(config, next(iter(config["methods"])), stage="taps.cost")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 
 import numpy as np
@@ -10,9 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taps.decoding.engine import decode
+from taps.decoding.engine import Decoding, decode
+from taps.decoding.live_checking import take_turns
 from taps.decoding.live_drafter import LiveDrafter
+from taps.decoding.plain import PlainDecoding
 from taps.decoding.strategy import Options, find
+from taps.decoding.timing import Clock
 from taps.decoding.trees import Trees
 from taps.decoding.verification import NodeLogits, TargetText, one_tree
 from taps.model.sampler import continue_batch
@@ -22,6 +26,7 @@ from tests.support.live_fixtures import (
     DEPTH,
     FAMILIES,
     LIVE_STRATEGIES,
+    OPTIONS,
     StubDrafter,
     chain,
     draft_model,
@@ -280,3 +285,61 @@ def test_time_is_accounted_for(target):
     both = seconds + seconds
     assert both.decoding == pytest.approx(2 * (seconds.drafting + seconds.target + seconds.outside))
     assert both.outside_share == pytest.approx(seconds.outside_share)
+
+
+def test_answers_that_take_turns_are_those_of_answers_alone(target, monkeypatch):
+    """Every answer has a text, caches and a clock of its own; drafters share the models."""
+    names = ("single", "merged_dedup", "routed_confidence_step")
+    drafters = {name: drafters_of(target, 1 if name == "single" else 2) for name in names}
+    decodings = [
+        Decoding(target, drafters[name], PROMPTS[0], strategy=find(name), options=OPTIONS, max_new_tokens=24)
+        for name in names
+    ]
+    plain = PlainDecoding(target, PROMPTS[0], max_new_tokens=24)
+    every: list[Decoding | PlainDecoding] = [plain, *decodings]
+    gaps = []
+
+    def step(decoding):
+        counts = [len(other.tokens) for other in every if not other.is_complete()]
+        gaps.append(max(counts) - min(counts))
+        return steps[type(decoding)](decoding)
+
+    steps = {kind: kind.step for kind in (Decoding, PlainDecoding)}
+    for kind in steps:
+        monkeypatch.setattr(kind, "step", step)
+    take_turns(every)
+    assert len(gaps) > 24
+    assert max(gaps) <= DEPTH + 2  # never further apart than a cycle emits
+    assert plain.result().tokens.tolist() == greedy(target, PROMPTS[0], 24)
+    monkeypatch.undo()
+    for name, decoding in zip(names, decodings, strict=True):
+        alone = run(target, drafters[name], PROMPTS[0], name, options=OPTIONS)
+        assert decoding.result().tokens.tolist() == alone.tokens.tolist()
+        np.testing.assert_equal(list(map(asdict, decoding.result().cycles)), list(map(asdict, alone.cycles)))
+
+
+def test_a_clock_stands_still_between_steps(monkeypatch):
+    seconds = iter([0, 1, 3, 4, 100, 102, 103, 107])
+    monkeypatch.setattr("taps.decoding.timing.now", lambda device: next(seconds))
+    clock = Clock(torch.device("cpu"))
+    for _ in range(2):
+        with clock.running(), clock.phase("target"):
+            pass
+    assert (clock.seconds().target, clock.seconds().outside) == (2 + 1, 2 + 6)
+
+
+def test_a_draft_models_reading_of_the_prompt_is_prefill(target, monkeypatch):
+    """So that the time of a cycle does not depend on the prompt's length, measured as predicted."""
+    drafter, elapsed = drafters_of(target, 1)[0], [0]
+    extend = drafter._extend
+
+    def take_a_second_per_token(tokens, features):
+        elapsed[0] += len(tokens)
+        extend(tokens, features)
+
+    monkeypatch.setattr(drafter, "_extend", take_a_second_per_token)
+    monkeypatch.setattr("taps.decoding.timing.now", lambda device: elapsed[0])
+    decoded = run(target, [drafter], PROMPTS[2], "single")
+    assert decoded.seconds.prefill == len(PROMPTS[2])
+    assert decoded.seconds.drafting == sum(cycle.emitted for cycle in decoded.cycles[:-1]) > 0
+    assert decoded.seconds.target == decoded.seconds.outside == 0

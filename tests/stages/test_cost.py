@@ -7,15 +7,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taps import trace
 from taps.cost import main
-from taps.decoding.cost_model import CostModel, DraftTimes, interpolate
+from taps.decoding.cost_model import CostModel, DraftTimes, interpolate, non_decreasing
 from taps.decoding.strategy import find
-from taps.measuring.costs import spread
-from taps.plumbing.artefacts import read_json
-from tests.support.live_fixtures import save_drafters, save_tiny_target
+from taps.measuring.costs import Answer, _Place, at_one_pace, spread
+from taps.plumbing.artefacts import (
+    read_envelope,
+    read_json,
+    read_json_envelope,
+    read_tensors,
+    write_jsonl,
+    write_tensors,
+)
+from taps.plumbing.errors import TapsError
+from taps.plumbing.provenance import digest_of
+from tests.support.live_fixtures import drafters_of, save_drafters, save_tiny_target, tiny_target
 
 COST = CostModel(
     target_tokens=[1, 21, 41],
@@ -113,6 +124,30 @@ def test_a_spread_too_wide_decides_nothing():
     assert not spread([1.0, 1.0])["decides"]  # too few
 
 
+def test_a_slow_round_counts_at_the_usual_pace():
+    """Rounds of three works at paces 1, 3, 1, 1 and 1/2; a hiccup of one work stays; the last round is cut short."""
+    usual = np.array([1.0, 10.0, 4.0])
+    seconds = np.stack([usual, 3 * usual, usual * [1, 1, 7], usual, usual / 2])
+    seconds[4, 0] = np.nan
+    even, pace = at_one_pace(seconds)
+    np.testing.assert_allclose(pace, [1, 3, 1, 1, 0.5])
+    np.testing.assert_allclose(even, np.stack([usual, usual, usual * [1, 1, 7], usual, usual * [np.nan, 1, 1]]))
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=1, max_size=12))
+def test_more_work_never_costs_less(values):
+    found = np.array(non_decreasing(values))
+    assert (np.diff(found) >= -1e-12).all()
+    assert found.sum() == pytest.approx(sum(values))
+    if (np.diff(values) >= 0).all():
+        np.testing.assert_allclose(found, values)
+
+
+def test_noise_is_spread_over_its_neighbours():
+    assert non_decreasing([1, 3, 2, 4]) == [1, 2.5, 2.5, 4]
+    assert non_decreasing([3, 2, 1, 6]) == [2, 2, 2, 6]
+
+
 def _measure(tmp_path, *flags):
     target = save_tiny_target(tmp_path / "target", positions=256)
     main(
@@ -129,8 +164,8 @@ def test_measures_tiny_models(tmp_path, capsys):
     content = _measure(tmp_path, "--limit-s", "1.5", "--prefix-length", "40")
     assert [row["num_tokens"] for row in content["target"]] == [1, 5, 13]
     shapes = [(row["num_levels"], row["num_nodes"]) for row in content["draft"]]
-    assert shapes == [(levels, nodes) for levels in (1, 2, 3) for nodes in (4, 16)]
-    assert content["prefix_length"] == 40
+    assert shapes == [(levels, nodes) for levels in (1, 2, 3) for nodes in (4, 8, 16)]
+    assert content["mean_prompt_length"] == 40
     overheads = [*content["overhead"]["one"], *content["overhead"]["many"]]
     for row in [*content["target"], *content["draft"], content["plain"], *overheads]:
         assert 0 < row["low_s"] <= row["median_s"] <= row["high_s"]
@@ -141,14 +176,67 @@ def test_measures_tiny_models(tmp_path, capsys):
     cost = CostModel.from_json(content)
     one = np.ones(1, dtype=int)
     rate = cost.tokens_per_s(find("merged_dedup"), 8, emitted=3 * one, num_nodes=12 * one, num_drafted=2 * one)
-    seconds = cost.draft_tree_s(3, 8) * 2 + content["target"][2]["median_s"] + content["overhead_many_s"]
+    seconds = cost.draft_tree_s(3, 8) * 2 + float(cost.target_forward_s(12)) + content["overhead_many_s"]
     assert rate == pytest.approx(3 / seconds)
     assert "target forward of 13 tokens" in capsys.readouterr().out
 
 
 def test_time_that_is_up_stops_it(tmp_path):
-    """Every measurement is there once, however short the time; none decides anything then."""
+    """Every work is measured in one round, however short the time; none that was measured once decides anything."""
     content = _measure(tmp_path, "--limit-s", "0")
     rows = [*content["target"], *content["draft"], content["plain"]]
-    assert [row["num_measured"] for row in rows] == [1] * len(rows)
-    assert not any(row["decides"] for row in rows)
+    assert [row["num_measured"] for row in rows] == [1] * (len(rows) - 1) + [3]
+    assert not any(row["decides"] for row in rows[:-1])
+
+
+# --- what is timed on ------------------------------------------------------------------------------------------------
+
+
+def test_a_prompt_leaves_tokens_to_draft():
+    assert Answer.cut(range(9), 5, 20) == Answer(tokens=range(9), prompt_length=5)
+    assert Answer.cut(range(9), 5, 6) == Answer(tokens=range(6), prompt_length=4)
+    assert Answer.cut(range(9), 1, 20) == Answer(tokens=range(9), prompt_length=2)
+
+
+def test_rounds_move_through_answers():
+    """A drafter at a place has read the target's features up to there, as live: its trees are those of a fresh one."""
+    target = tiny_target()
+    (drafter,) = drafters_of(target, 1)
+    answers = [
+        Answer(tokens=[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9], prompt_length=3),
+        Answer(tokens=[2, 7, 1, 8], prompt_length=2),
+    ]
+    place = _Place(target, drafter, answers)
+    ends = []
+    for _ in range(6):
+        ends.append((len(place.tokens), place.end))
+        place.draft(2, 6)
+        place.verify(3)
+        place.say_one()
+        assert place.text.length == len(drafter.keys) == place.end
+        (fresh,) = drafters_of(target, 1)
+        with torch.inference_mode():
+            features = target.features(torch.tensor([place.tokens[: place.end]]))[0]
+        fresh.read(torch.tensor(place.tokens[1 : place.end + 1]), features)
+        fresh.catch_up()
+        torch.testing.assert_close(drafter.keys, fresh.keys, atol=1e-5, rtol=1e-5)
+        place.move()
+    assert ends == [(13, 3), (13, 11), (4, 2), (13, 3), (13, 11), (4, 2)]
+
+
+def test_a_recorded_text_is_timed_on(tmp_path):
+    target = save_tiny_target(tmp_path / "target", positions=256)
+    prompts = [{"id": "q", "category": None, "turns": ["Tom has 3 apples."], "reference": None}]
+    write_jsonl(tmp_path / "prompts.jsonl", prompts, kind="prompts", provenance={})
+    path = tmp_path / "trace.safetensors"
+    files = ["--prompts", str(tmp_path / "prompts.jsonl"), "--output", str(path)]
+    trace.main(["--target", str(target), *files, "--max-new-tokens", "12"])
+    lengths = read_tensors(path, kind="trace")[0]["prompt_lengths"].tolist()
+    content = _measure(tmp_path, "--limit-s", "0", "--trace", str(path))
+    assert [content["mean_prompt_length"]] == lengths
+    assert read_json_envelope(tmp_path / "cost.json", kind="cost")["provenance"]["inputs"]["trace"] == digest_of(path)
+    short = {"tokens": np.arange(3), "offsets": np.array([0, 3]), "prompt_lengths": np.array([2])}
+    made_from = read_envelope(path, kind="trace")["provenance"]
+    write_tensors(path, short, kind="trace", provenance=made_from)
+    with pytest.raises(TapsError, match="too short to time anything on"):
+        _measure(tmp_path, "--limit-s", "0", "--trace", str(path))

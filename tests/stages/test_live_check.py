@@ -92,6 +92,9 @@ def test_replay_equals_live_decoding_cycle_by_cycle(study, temperature, capsys):
             row["num_tokens"] / sum(row["seconds"][name] for name in ("target", "drafting", "outside"))
         )
         assert row["predicted_tokens_per_s"] > 0
+        for name in ("", "predicted_"):
+            own, plain = row[f"{name}tokens_per_s"], content["plain"][f"{name}tokens_per_s"]
+            assert row[f"{name}speedup"] == pytest.approx(own / plain)
     taus = {(row["strategy"], row["drafters"]): row["tau"] for row in content["rows"]}
     assert len(set(taus.values())) > 3  # strategies differ, so equal cycles mean something
     assert max(taus.values()) > 1.2

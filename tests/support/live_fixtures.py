@@ -165,6 +165,9 @@ class StubDrafter:
         assert len(tokens) == len(features)
         self.num_read += len(tokens)
 
+    def catch_up(self) -> None:
+        pass
+
     def draft(self, num_nodes: int, goes_on: Callable[[Trees, int], bool] | None = None) -> Trees:
         self.num_drafts += 1
         return self.make(self.num_read, num_nodes)

@@ -76,6 +76,7 @@ rule cost:
         target="<results>/target",
         drafters=evaluate.timed_drafters(config),
         draft_vocab=train.draft_vocab(config),
+        trace=evaluate.timed_text(config),
     output:
         "<results>/cost.json",
     log:
@@ -106,6 +107,7 @@ rule cost:
             --depth {params.depth:q} \
             --top-k {params.top_k:q} \
             --num-draft-tokens {params.num_draft_tokens:q} \
+            --trace {input.trace:q} \
             --dtype {params.dtype:q} \
             --device {params.device:q} \
             --output {output:q} \

@@ -21,7 +21,7 @@ from taps.decoding.engine import decode
 from taps.decoding.live_drafter import LiveDrafter
 from taps.decoding.strategy import Options, find
 from taps.decoding.validation import HeldOut, validate
-from taps.measuring.costs import measure_costs
+from taps.measuring.costs import Answer, measure_costs
 from taps.model.batches import Conversations, Plan, RowId
 from taps.model.distributed import make_engine, start_processes
 from taps.model.drafter import DrafterConfig, DraftModel
@@ -383,8 +383,7 @@ def costs(setting: Setting) -> dict[str, Any]:
     found = measure_costs(
         load_target(setting.words, device="cuda"),
         _drafters(setting)[0],
-        PROMPTS[2] * 4,
-        prefix_length=8,
+        [Answer(tokens=PROMPTS[2] * 4, prompt_length=8)],
         nodes=[4],
         draft_shapes=[(4, 8)],
         num_draft_tokens=8,
