@@ -7,6 +7,7 @@ from pathlib import Path
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT))
 
+from snakemake.logging import logger
 from taps.plumbing.checkout import name_study, use_checkout
 from taps.plumbing.code_digest import code_digest
 from taps.plumbing.errors import TapsError
@@ -35,6 +36,18 @@ DRAFTING = config["drafting"]
 EVALUATION = config["evaluation"]
 PARALLEL = config["parallel"]
 ON_GPU = config["device"] == "cuda"
+
+logger.info(
+    f"Study {STUDY}: results in results/{STUDY}, the report in reports/{STUDY}, logs in logs/{STUDY}",
+    extra={
+        "taps_study": {
+            "study": STUDY,
+            "results": f"results/{STUDY}",
+            "report": f"reports/{STUDY}/index.html",
+            "logs": f"logs/{STUDY}",
+        }
+    },
+)
 
 
 def ask(function, *names, **facts):

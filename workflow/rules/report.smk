@@ -67,7 +67,7 @@ rule tabulate:
             {params.live:q} \
             {params.tuned:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -108,7 +108,7 @@ rule draw:
             {params.banks:q} \
             {params.tokenizer:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -138,7 +138,7 @@ rule judge:
         python -m taps.claims \
             --tables {input.tables:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -166,7 +166,7 @@ rule publish:
             --figures {input.figures:q} \
             --claims {input.claims:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -189,7 +189,7 @@ rule plan:
             --snakefile {params.snakefile:q} \
             --config {params.config_files:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -202,4 +202,4 @@ rule clean_features:
     params:
         folders=[f"results/{STUDY}/features", f"results/{STUDY}/feature_shards"],
     shell:
-        "rm -rfv -- {params.folders:q} 2>&1 | tee {log:q}"
+        "rm -rfv -- {params.folders:q} >{log:q} 2>&1"

@@ -48,7 +48,7 @@ rule trace:
             --device {params.device:q} \
             {params.trust:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -80,5 +80,5 @@ if PARALLEL["trace_shards"] > 1:
                 --kind trace \
                 {params.shards:q} \
                 --output {output:q} \
-                2>&1 | tee {log:q}
+                >{log:q} 2>&1
             """

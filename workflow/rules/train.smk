@@ -64,7 +64,7 @@ rule train:
             {params.trust:q} \
             --state {params.state:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -97,5 +97,5 @@ rule import_draft:
             --target {input.target:q} \
             --method {wildcards.method:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
