@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -22,7 +23,7 @@ STUDY = "taps_study"
 """Attribute of the log record in which the Snakefile says what is run: {study, results, report, logs}."""
 
 REPORTED = "taps_reported"
-"""Attribute of the log record in which it says that it made a report of what there is after jobs had failed."""
+"""Attribute of the log record in which it says, after jobs failed, how to report the rest: [] if that is done."""
 
 _PUBLISHING = "publish"  # the rule whose log holds the report's first lines
 _SHOWN_WHOLE = ("plan",)  # rules that are run for what they print
@@ -76,7 +77,7 @@ class LogHandler(LogHandlerBase):
         self._failed: dict[int, tuple[_Job, str]] = {}
         self._num_done = self._num_jobs = 0
         self._began = 0.0
-        self._reported = False
+        self._reported: list[str] | None = None
         self._closed = False
 
     @property
@@ -132,7 +133,7 @@ class LogHandler(LogHandlerBase):
             self._study = facts[STUDY]
             return
         if REPORTED in facts:
-            self._reported = True
+            self._reported = facts[REPORTED]
             return
         if self._plain is not None:
             if self.common_settings.verbose or not self._say_planned(facts, record.getMessage()):
@@ -291,8 +292,10 @@ class LogHandler(LogHandlerBase):
         needed = f", {num_waiting} that need it were not started" if num_waiting else ""
         failed = f"{len(self._failed)} failed{needed}"
         lines = [f"\n{self._title()}: {self._progress()}, {failed}."]
-        if self._reported:
-            lines.append(f"The report without them: {self._place(self._study['report'])}")
+        if self._reported is not None:
+            by_hand = shlex.join(["snakemake", "--cores", "1", *self._reported])
+            where = by_hand if self._reported else self._place(self._study["report"])
+            lines.append(f"The report without them: {where}")
         for job, error in self._failed.values():
             lines += ["", f"FAILED  {job.label}", error]
             lines += [f"log: {self._place(str(log))}" for log in job.logs]

@@ -172,6 +172,30 @@ def calibration(fits: Labelled) -> Table:
     )
 
 
+def notes(failures: Sequence[tuple[str, str]], calibrations: Labelled, choices: Labelled) -> Table | None:
+    """Returns what could not be made or fitted, and why; None if there is nothing to say.
+
+    Args:
+        failures: File -> the error with which its stage failed.
+        calibrations: `method/seed0` -> its calibration file.
+        choices: Method -> its tuned trees.
+    """
+    rows = list(failures)
+    for run, path in calibrations:
+        fits = read_json(path, kind="calibration")["drafters"]
+        rows += [(f"calibration of {run}/{drafter}", fit["note"]) for drafter, fit in fits.items() if "note" in fit]
+    for method, path in choices:
+        rows += [(f"tuned trees of {method}", note) for note in read_json(path, kind="tuned").get("notes", [])]
+    if not rows:
+        return None
+    return Table(
+        name="notes",
+        title="What could not be made or fitted",
+        caption="The report does without what failed; what could not be fitted is neutral.",
+        frame=pd.DataFrame(rows, columns=["part", "note"]),
+    )
+
+
 def speed(sample: Sample, path: Path) -> Iterator[Table]:
     """Yields predicted tokens per second of every row, beside plain decoding, and its paired differences.
 
@@ -245,6 +269,8 @@ def tuned(sample: Sample, method: str, path: Path) -> Iterator[Table]:
                 place = {"strategy": key[0], "drafters": key[1], "tree": tree, "benchmark": benchmark, "method": method}
                 sums.append(frame.assign(temperature=0.0, **place))
     keys = ["temperature", "method", "strategy", "drafters", "tree", "benchmark"]
+    if not sums:
+        return
     speedups = with_domain_means(ratios(pd.concat(sums, ignore_index=True), keys, "plain_s", "seconds"), labels)
     frame = speedups.frame("speedup").sort_values(keys, ignore_index=True)
     best = [shapes[key] for key in frame[["strategy", "drafters"]].itertuples(index=False, name=None)]

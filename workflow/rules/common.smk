@@ -1,18 +1,23 @@
 """What all rules share: the checked config, and how a rule asks the study. What a study contains is in taps/study."""
 
 import os
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT))
 
+import yaml
 from snakemake.logging import logger
+from snakemake_logger_plugin_taps import stage_logs
+from snakemake_logger_plugin_taps.handler import REPORTED, STUDY as STUDY_FACTS
 from taps.plumbing.checkout import name_study, use_checkout
 from taps.plumbing.code_digest import code_digest
 from taps.plumbing.errors import TapsError
 from taps.plumbing.lease import hold_file
-from taps.study import assets, average, contents, data, evaluate, reporting, trace, train, tune
+from taps.study import assets, average, contents, data, evaluate, reporting, trace, train, tune, unfinished
 from taps.study.config import read, validate
 from taps.study.flags import flags
 from taps.study.roles import family_of
@@ -40,7 +45,7 @@ ON_GPU = config["device"] == "cuda"
 logger.info(
     f"Study {STUDY}: results in results/{STUDY}, the report in reports/{STUDY}, logs in logs/{STUDY}",
     extra={
-        "taps_study": {
+        STUDY_FACTS: {
             "study": STUDY,
             "results": f"results/{STUDY}",
             "report": f"reports/{STUDY}/index.html",
@@ -121,3 +126,40 @@ def hold_study():
         workflow.globals["STUDY_LOCK"] = hold_file(Path("results", STUDY, ".lock"), what=f"the study {STUDY}")
     except TapsError as error:
         sys.exit(f"error: {error}")
+
+
+def report_the_rest():
+    """Makes the report without what failed jobs and those that need them would have made; it names what it lacks.
+
+    A run of its own does it, as Snakemake starts nothing whose inputs could not be made. A run that was stopped, and one
+    that was not to make a report, or has no replay to make it of, is left at that.
+    """
+    dag, failed = workflow.dag, workflow.scheduler.failed
+    unmade = {
+        str(file): stage_logs.error(stage_logs.read_lines(Path(job.log[0]))) if job in failed and job.log else None
+        for job in unfinished.blocked(failed, {job: dag.dependencies[job] for job in dag.needrun_jobs()})
+        for file in job.output
+    }
+    stopped = any(str(file) not in unmade for job in dag.needrun_jobs() for file in job.output)
+    lacking = {**config, "without": unmade}
+    if stopped or f"reports/{STUDY}/tables" not in unmade or not reporting.replays(lacking):
+        return
+    record = Path("results", STUDY, "unfinished.yaml")
+    record.write_text(yaml.safe_dump({"without": unmade}, allow_unicode=True), encoding="utf-8")
+    files = [*(os.path.abspath(ROOT / file) for file in CONFIG_FILES), record.absolute()]
+    options = ["figures", "--snakefile", ROOT / "Snakefile", "--directory", Path.cwd(), "--replace-workflow-config"]
+    options = [str(option) for option in [*options, "--configfile", *files]]
+    if not workflow.local_exec:  # such a report can be more than the machine should carry that one logs in to
+        logger.info(f"The report without them: {shlex.join(['snakemake', *options])}", extra={REPORTED: options})
+        return
+    workflow.globals["STUDY_LOCK"].close()
+    with open(Path("logs", STUDY, "report_the_rest.log"), "w") as log:
+        command = [sys.executable, "-m", "snakemake", *options, "--cores", str(workflow.cores)]
+        done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False)
+    if done.returncode == 0:
+        logger.info(f"The report without them: reports/{STUDY}/index.html", extra={REPORTED: []})
+
+
+def forget_failures():
+    """Removes the record of what an earlier run could not make."""
+    Path("results", STUDY, "unfinished.yaml").unlink(missing_ok=True)

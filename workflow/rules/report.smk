@@ -21,14 +21,14 @@ rule figures:
 rule tabulate:
     """Writes every table as CSV, LaTeX and Markdown."""
     input:
-        replays=evaluate.replays(config),
-        audits=reporting.audits(config),
+        replays=reporting.replays(config),
+        audits=reporting.audits(config).values(),
         drafters=expand("<results>/drafters/{name}", name=reporting.trained(config)),
         calibrations=expand("<results>/calibration/{name}.json", name=reporting.calibrated(config)),
-        overlap="<results>/overlap.json",
-        cost="<results>/cost.json",
-        live=expand("<results>/live/{name}.json", name=evaluate.live_names(config)),
-        tuned=expand("<results>/tuned/{method}.json", method=tune.methods(config)),
+        overlap=reporting.overlap(config),
+        cost=reporting.cost(config),
+        live=expand("<results>/live/{name}.json", name=reporting.live(config)),
+        tuned=expand("<results>/tuned/{method}.json", method=reporting.tuned(config)),
     output:
         report(
             directory("<reports>/tables"),
@@ -48,11 +48,14 @@ rule tabulate:
         code=reporting.code("taps.tables"),
         roles=reporting.roles(config),
         num_draft_tokens=DRAFTING["num_draft_tokens"],
-        audits=each_named("audit", "audits", reporting.audited),
+        audits=each_named("audit", "audits", reporting.audits),
         drafters=each_named("drafter", "drafters", reporting.trained),
         calibrations=each_named("calibration", "calibrations", reporting.calibrated),
-        live=each_named("live", "live", evaluate.live_names),
-        tuned=each_named("tuned", "tuned", tune.methods),
+        overlap=each("overlap", "overlap"),
+        cost=each("cost", "cost"),
+        live=each_named("live", "live", reporting.live),
+        tuned=each_named("tuned", "tuned", reporting.tuned),
+        failures=reporting.failures(config),
     shell:
         """
         python -m taps.tables \
@@ -62,10 +65,11 @@ rule tabulate:
             {params.audits:q} \
             {params.drafters:q} \
             {params.calibrations:q} \
-            --overlap {input.overlap:q} \
-            --cost {input.cost:q} \
+            {params.overlap:q} \
+            {params.cost:q} \
             {params.live:q} \
             {params.tuned:q} \
+            {params.failures:q} \
             --output {output:q} \
             >{log:q} 2>&1
         """
