@@ -1,4 +1,4 @@
-"""A study with one impossible condition: it costs its rows, which the report names, and the screen says how to go on."""
+"""A study with an impossible condition: it costs its rows, which the report names, and the screen says how to go on."""
 
 from __future__ import annotations
 
