@@ -63,6 +63,11 @@ def ask(function, *names, **facts):
     return lambda wildcards: function(config, *(wildcards[name] for name in names), **facts)
 
 
+def ask_unseen(function, *names):
+    """Returns a params function for what changes no result: one of more than `wildcards` Snakemake does not compare."""
+    return lambda wildcards, threads: function(config, *(wildcards[name] for name in names))
+
+
 def ask_about(function, inputs, *names):
     """Returns a params function: the same about the named inputs, whose paths come last."""
     return lambda wildcards, input: function(config, *(wildcards[name] for name in names), list(input.get(inputs)))
