@@ -73,7 +73,7 @@ def main_table(table: pd.DataFrame, temperature: float, sample: Sample) -> Table
     """
     labels = sample.labels
     part = table[table["temperature"].eq(temperature) & table["num_draft_tokens"].eq(sample.num_draft_tokens)]
-    part = part[~labels.is_sweep(part["drafters"]) & part["drafters"].map(partial(_in_main_table, labels))]
+    part = part[~labels.is_sweep(part["drafters"]) & part["drafters"].map(partial(_in_main_table, labels)).astype(bool)]
     benchmarks = labels.benchmarks(part["benchmark"])
     has_paper = labels.roles.plays_the_paper
     rows, shown = [], []

@@ -137,8 +137,10 @@ def report_the_rest():
     """Makes the report without what failed jobs and those that need them would have made; it names what it lacks.
 
     A run of its own does it, as Snakemake starts nothing whose inputs could not be made. A run that was stopped, and one
-    that was not to make a report, or has no replay to make it of, is left at that.
+    that was not to make a report, or has no replay to make it of, is left at that; so is one that does without already.
     """
+    if config["without"]:
+        return
     dag, failed = workflow.dag, workflow.scheduler.failed
     unmade = {
         str(file): stage_logs.error(stage_logs.read_lines(Path(job.log[0]))) if job in failed and job.log else None
@@ -146,13 +148,14 @@ def report_the_rest():
         for file in job.output
     }
     stopped = any(str(file) not in unmade for job in dag.needrun_jobs() for file in job.output)
-    lacking = {**config, "without": unmade}
-    if stopped or f"reports/{STUDY}/tables" not in unmade or not reporting.replays(lacking):
+    awaited = unmade.get(f"reports/{STUDY}/tables", "not asked for, or made") is None
+    if stopped or not awaited or not reporting.replays({**config, "without": unmade}):
         return
     record = Path("results", STUDY, "unfinished.yaml")
     record.write_text(yaml.safe_dump({"without": unmade}, allow_unicode=True), encoding="utf-8")
     files = [*(os.path.abspath(ROOT / file) for file in CONFIG_FILES), record.absolute()]
     options = ["figures", "--snakefile", ROOT / "Snakefile", "--directory", Path.cwd(), "--replace-workflow-config"]
+    options += ["--rerun-triggers", "mtime"]  # the run has just made what can be made
     options = [str(option) for option in [*options, "--configfile", *files]]
     if not workflow.local_exec:  # such a report can be more than the machine should carry that one logs in to
         logger.info(f"The report without them: {shlex.join(['snakemake', *options])}", extra={REPORTED: options})
