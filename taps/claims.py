@@ -27,7 +27,6 @@ from taps.plumbing.artefacts import write_json
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.provenance import provenance
 
-
 EVIDENCE = [
     *("claim", "temperature", "method", "what", "claimed"),
     *("estimate", "low", "high", "margin", "outcome", "rows"),
