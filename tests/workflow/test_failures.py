@@ -73,7 +73,7 @@ def test_the_report_names_what_it_lacks_and_why(run: Run) -> None:
     notes: Any = pd.read_csv(run.folder / "reports/small/tables/notes.csv")
     why = notes.set_index("part")["note"]
     assert "no prompt fits the target's context" in why[IMPOSSIBLE]
-    assert "no prompt fits the target's context" in (run.folder / "reports/small/index.html").read_text()
+    assert "no prompt fits the target" in (run.folder / "reports/small/index.html").read_text()
 
 
 def test_the_screen_says_what_is_run_what_came_out_and_how_to_go_on(run: Run) -> None:
@@ -86,7 +86,7 @@ def test_the_screen_says_what_is_run_what_came_out_and_how_to_go_on(run: Run) ->
     assert re.search(r"read 60, kept 60 \(\d+ (s|min)\)$", corpus)
     record = read_json(run.folder / "results/small/corpora/math.audit.json", kind="audit")
     assert record["kept"] == 60
-    last = screen[-9:]
+    last = screen[-8:]
     num_done = len(finished)
     # of the rest, one failed and the others needed it
     assert f"Study small: {num_done} of {found[1]} jobs done in" in last[0], screen
