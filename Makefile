@@ -1,18 +1,26 @@
-# make env      .venv with the exact versions of requirements.lock, renewed when the lock changes
+# Bare `make` prints these lines.
+#
+# make env      .venv with the exact versions of requirements.lock (1.8 GB), renewed when the lock changes
 # make study    the laptop study of config.yaml on 2 cores (CORES=8 for more)
-# make smoke    the same rules on a tiny target, under 2 minutes, in a temporary folder
-# make test     the test suite;  make lint: style, types, workflow lint
+# make smoke    nearly the same rules on a tiny target, 2 minutes, in a temporary folder, or in FOLDER=... which is kept
 # make figures  tables, figures and page again from the stored replays
-# make clean    removes results, reports of this machine, logs; keeps .venv and fetched assets
+# make test     the test suite
+# make lint     style, types, workflow lint
+# make clean    removes results and logs; keeps .venv, reports and fetched assets
 
 CORES ?= 2
 PYTHON ?= python3
 SHELL := /bin/bash
 BIN := $(CURDIR)/.venv/bin
 STAMP := .venv/.installed
+SMOKE := --replace-workflow-config --configfile workflow/studies/smoke.yaml
 export PATH := $(BIN):$(PATH)
 
-.PHONY: env study figures smoke test lint clean
+.DEFAULT_GOAL := help
+.PHONY: help env study figures smoke test lint clean
+
+help:
+	@sed -n 's/^# \(make \)/\1/p' $(MAKEFILE_LIST)
 
 env: $(STAMP)
 
@@ -30,9 +38,15 @@ study: env
 figures: env
 	snakemake --cores $(CORES) figures
 
+# A temporary folder goes when the run is over; its report is worth FOLDER=...
 smoke: env
-	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
-	snakemake all --cores $(CORES) --directory "$$folder" --replace-workflow-config --configfile workflow/studies/smoke.yaml
+ifdef FOLDER
+	snakemake all --cores $(CORES) --directory "$(FOLDER)" $(SMOKE)
+else
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	snakemake all --cores $(CORES) --directory "$$folder" $(SMOKE) && \
+	echo "That folder is removed now; to keep it: make smoke FOLDER=/tmp/smoke"
+endif
 
 test: env
 	pytest -n $(CORES)

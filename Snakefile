@@ -49,3 +49,11 @@ rule all:
 
 onstart:
     hold_study()
+
+
+onsuccess:
+    forget_failures()
+
+
+onerror:
+    report_the_rest()

@@ -7,19 +7,23 @@
 
 Every bank names its drafter and its trace. All positions of a bank count, and a drafter's banks are pooled. The output
 holds per drafter: inverse_temperature, num_nodes, and `before` and `after`, the calibration error without and with it.
+A drafter whose nodes were all accepted, or none of them, as happens after a first tiny training, has no most likely
+temperature: it keeps 1, and `note` says why, here and in the report.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from taps.decoding.calibration import bets, fit_inverse_temperature, reliability
+from taps.decoding.calibration import NEUTRAL, bets, fit_inverse_temperature, reliability
 from taps.decoding.recording import drafters_of_banks, load_recording
 from taps.plumbing.artefacts import read_envelope, write_json
 from taps.plumbing.cli import run, stage_parser
@@ -41,28 +45,37 @@ def main(argv: Sequence[str] | None = None) -> None:
     fitted = {}
     for drafter, (scores, accepted) in sorted(pooled_bets(args.trace, args.bank).items()):
         fitted[drafter] = calibrated(drafter, scores, accepted)
-        before, after = (fitted[drafter][when]["expected_calibration_error"] for when in ("before", "after"))
-        factor = fitted[drafter]["inverse_temperature"]
-        print(f"{drafter}: inverse temperature {factor:.3f}, calibration error {before:.3f} -> {after:.3f}")
+        print(f"{drafter}: {summary(fitted[drafter])}")
     inputs = {f"trace.{index}": path for index, path in enumerate(args.trace)}
     inputs |= {f"bank.{index}": path for index, path in enumerate(args.bank)}
     made_from = provenance(stage="taps.calibrate", inputs=inputs | drafters)
     write_json(args.output, {"drafters": fitted}, kind="calibration", provenance=made_from)
+    factors = ", ".join(f"{name} {fit['inverse_temperature']:.3f}" for name, fit in fitted.items())
+    print(f"{args.output}: inverse temperatures {factors}")
 
 
 def calibrated(drafter: str, scores: np.ndarray, accepted: np.ndarray) -> dict[str, Any]:
     """Returns one drafter's entry of the output."""
     try:
-        factor = fit_inverse_temperature(scores, accepted)
+        factor, noted = fit_inverse_temperature(scores, accepted), {}
     except ValueError as error:
-        remedy = "calibrate on more or longer held-out conversations"
-        raise TapsError(f"drafter {drafter}", f"cannot be calibrated: {error}", remedy=remedy) from None
+        remedy = "train the drafter longer, or give more or longer held-out conversations"
+        factor, noted = NEUTRAL, {"note": f"not calibrated, {error}: temperature 1 is kept; {remedy}"}
+        print(f"warning: drafter {drafter}: {noted['note']}", file=sys.stderr)
     return {
         "inverse_temperature": factor,
         "num_nodes": len(scores),
         "before": reliability(scores, accepted).to_json(),
         "after": reliability(scores, accepted, factor).to_json(),
+        **noted,
     }
+
+
+def summary(fit: Mapping[str, Any]) -> str:
+    """Returns one line about a drafter's entry."""
+    before, after = (fit[when]["expected_calibration_error"] for when in ("before", "after"))
+    errors = "no node was judged" if math.isnan(before) else f"calibration error {before:.3f} -> {after:.3f}"
+    return f"inverse temperature {fit['inverse_temperature']:.3f}, {errors}"
 
 
 def pooled_bets(traces: Sequence[Path], banks: Sequence[Path]) -> dict[str, tuple[np.ndarray, np.ndarray]]:

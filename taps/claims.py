@@ -27,6 +27,12 @@ from taps.plumbing.artefacts import write_json
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.provenance import provenance
 
+EVIDENCE = [
+    *("claim", "temperature", "method", "what", "claimed"),
+    *("estimate", "low", "high", "margin", "outcome", "rows"),
+]
+"""Columns of evidence.csv."""
+
 
 def build_parser() -> argparse.ArgumentParser:
     parser = stage_parser("taps.claims", __doc__)
@@ -147,7 +153,7 @@ def evidence_table(judgements: Sequence[Judgement]) -> Table:
         for item in judgements
         for evidence in item.evidence
     ]
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame(rows, columns=EVIDENCE)  # a study of one drafter may have nothing to compare
     shown = in_print(frame.drop(columns=["low", "high", "rows"]))
     bounds = frame[["estimate", "low", "high"]].itertuples(index=False, name=None)
     return Table(

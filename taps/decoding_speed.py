@@ -20,6 +20,7 @@ from typing import Any
 from taps.plumbing.artefacts import read_envelope, write_json
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
+from taps.plumbing.progress import progress
 from taps.plumbing.provenance import provenance
 
 
@@ -45,11 +46,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     replays = find_replays([args.results / "replays"])
     num_draft_tokens = replays[0].meta["num_draft_tokens"]
-    lines = [
-        measure_bank(args, num_draft_tokens),
-        measure_replays(args, replays),
-        *measure_live(args, num_draft_tokens),
-    ]
+    measures = (
+        lambda: [measure_bank(args, num_draft_tokens)],
+        lambda: [measure_replays(args, replays)],
+        lambda: measure_live(args, num_draft_tokens),
+    )
+    lines = [line for measure in progress(measures, what="measuring", unit="part") for line in measure()]
     made_from = provenance(stage="taps.decoding_speed", device=args.device)
     write_json(args.output, lines, kind="decoding_speed", provenance=made_from)
     print(table(lines))

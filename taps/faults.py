@@ -77,7 +77,7 @@ class Study:
 
     def num_finished(self, log: str) -> int:
         """Returns the jobs that a run has finished so far."""
-        return len(re.findall(r"^Finished jobid: ", self.log(log), flags=re.M))
+        return len(re.findall(r"^ *\d+/\d+  \w", self.log(log), flags=re.M))
 
     def results(self) -> dict[str, str]:
         """Returns file -> sha256 of every table of the report and every drafter's weights, without measured times."""

@@ -49,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             words = {name: getattr(picture, name) for name in ("name", "title", "caption", "alt")}
             index.append({**words, "sha256": sha256_of(args.output / f"{picture.name}.png")})
             print(f"{args.output / picture.name}.png, .pdf")
+    print(f"{args.output}: {len(index)} figures")
     tables = args.tables / "tables.json"
     write_json(
         args.output / "figures.json",

@@ -9,12 +9,14 @@ Each held-out answer votes for the drafter with the larger acceptance length of 
 left out and counted). The regression reads the target's feature of the prompt's last token (`taps.decoding.router`).
 
 Output (kind `router`): {"weights": drafter -> [bias, w_1 ... w_h], "penalty", "num_prompts", "num_equal", "labels":
-drafter -> count, "train_accuracy", "left_out_accuracy", "majority_share"}.
+drafter -> count, "train_accuracy", "left_out_accuracy", "majority_share"}. Where no answer tells the drafters apart, or
+all speak for one, the router always names one drafter, and `note` says why, here and in the report.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,6 +66,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     inputs |= {f"bank.{index}": path for index, path in enumerate(args.bank)}
     inputs |= drafters_of_banks(args.bank)
     write_json(args.output, content, kind="router", provenance=provenance(stage="taps.fit_router", inputs=inputs))
+    if "note" in content:
+        print(f"warning: {content['note']}", file=sys.stderr)
     found = ", ".join(f"{name} {count}" for name, count in content["labels"].items())
     print(
         f"{args.output}: {content['num_prompts']} answers ({found}; {content['num_equal']} equal), left-out accuracy "
@@ -86,19 +90,15 @@ def examples(recording: Recording, num_draft_tokens: int) -> tuple[np.ndarray, n
 
 
 def fitted(features: np.ndarray, taus: np.ndarray, names: Sequence[str], penalty: float) -> dict[str, Any]:
-    """Returns the content of the output.
-
-    Raises:
-        TapsError: no drafter is ever better than another, so there is nothing to learn.
-    """
+    """Returns the content of the output."""
     best = taus.max(axis=1, keepdims=True)
     decided = (taus == best).sum(axis=1) == 1
     labels, known = taus[decided].argmax(axis=1), features[decided]
-    if not len(labels):
-        raise TapsError("--trace", "no held-out answer tells the drafters apart", remedy="give more held-out prompts")
     size = len(names)
-    router = fit_router(known, labels, num_drafters=size, penalty=penalty)
     counts = np.bincount(labels, minlength=size)
+    if np.count_nonzero(counts) < 2:
+        return _constant(names, counts, features.shape[1], penalty, num_equal=int((~decided).sum()))
+    router = fit_router(known, labels, num_drafters=size, penalty=penalty)
     return {
         "weights": dict(zip(names, router.tolist(), strict=True)),
         "penalty": penalty,
@@ -108,6 +108,26 @@ def fitted(features: np.ndarray, taus: np.ndarray, names: Sequence[str], penalty
         "train_accuracy": float((choose(known, router) == labels).mean()),
         "left_out_accuracy": left_out_accuracy(known, labels, num_drafters=size, penalty=penalty),
         "majority_share": float(counts.max() / len(labels)),
+    }
+
+
+def _constant(
+    names: Sequence[str], counts: np.ndarray, width: int, penalty: float, *, num_equal: int
+) -> dict[str, Any]:
+    """Returns the content for a router that always names the drafter of all labels, the first without any."""
+    best = int(counts.argmax())
+    weights = {name: [float(place == best), *[0.0] * width] for place, name in enumerate(names)}
+    found = f"all {counts.sum()} speak for {names[best]}" if counts.sum() else "none tells the drafters apart"
+    return {
+        "weights": weights,
+        "penalty": penalty,
+        "num_prompts": int(counts.sum()),
+        "num_equal": num_equal,
+        "labels": dict(zip(names, counts.tolist(), strict=True)),
+        "train_accuracy": 1.0,
+        "left_out_accuracy": 1.0 if counts.sum() > 1 else float("nan"),
+        "majority_share": 1.0,
+        "note": f"the prompt cannot route here: of the held-out answers, {found}; {names[best]} is always chosen",
     }
 
 

@@ -54,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(f"{corpus} / {benchmark}: {counts}")
     inputs = {f"corpus_{name}": path for name, path in corpora.items()}
     inputs |= {f"prompts_{name}": path for name, path in benchmarks.items()}
+    met = [entry["num_exact"] + entry["num_shared"] + entry["num_twins"] for entry in entries]
+    print(f"{options.output}: {sum(map(bool, met))} of {len(met)} pairs of corpus and benchmark share prompts")
     write_json(options.output, entries, kind="overlap", provenance=provenance(stage="taps.overlap", inputs=inputs))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from taps.analysis.page import build_page
+from taps.plumbing.artefacts import read_json
 from taps.plumbing.atomic import write_text
 from taps.plumbing.cli import run, stage_parser
 
@@ -34,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     page = build_page(study=args.study, tables=args.tables, figures=args.figures, claims=args.claims, facts=facts)
     write_text(args.output, page)
     print(f"{args.output}: {len(page) / 1e6:.1f} MB")
+    for answer in read_json(args.claims / "claims.json", kind="claims")["answers"]:
+        print(f"{answer['question']} {answer['short']}")  # a run ends with these lines
 
 
 if __name__ == "__main__":

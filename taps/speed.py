@@ -26,6 +26,7 @@ import numpy as np
 from taps.plumbing.artefacts import read_tensors, write_json, write_tensors
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.lineage import check_made_from
+from taps.plumbing.progress import progress
 from taps.plumbing.provenance import provenance
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         features = Path(scratch) / "features"
         measured = [measure_features(target, tokens, features, dtype=args.dtype, batch_tokens=args.batch_tokens)]
         del target  # training needs its ends only
-        for name, measure in others(args, head, tokens, Path(scratch)).items():
+        rest = others(args, head, tokens, Path(scratch))
+        for name, measure in progress(rest.items(), total=len(rest), what="measuring", unit="part"):
             if time.monotonic() - started > args.limit_s:
                 skipped.append(name)
             else:

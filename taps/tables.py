@@ -27,7 +27,7 @@ from taps.analysis.rendering import Table, write_table
 from taps.analysis.sample import Sample
 from taps.analysis.tables import acceptance_tables
 from taps.plumbing.artefacts import write_json
-from taps.plumbing.cli import NAMED_PATHS, run, stage_parser
+from taps.plumbing.cli import NAMED_PATHS, named_text, run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folder_records import hashes_of
 from taps.plumbing.provenance import provenance
@@ -50,6 +50,9 @@ def build_parser() -> argparse.ArgumentParser:
     optional.add_argument("--calibration", metavar="METHOD=FILE", help="fitted temperatures", **labelled)
     optional.add_argument("--live", metavar="METHOD/BENCHMARK=FILE", help="report of the live check", **labelled)
     optional.add_argument("--tuned", metavar="METHOD=FILE", help="trees tuned for this machine", **labelled)
+    optional.add_argument(
+        "--failure", type=named_text, action="append", default=[], metavar="FILE=WHY", help="what could not be made"
+    )
     optional.add_argument("--overlap", type=Path, metavar="FILE", help="prompts that stand in training corpora")
     optional.add_argument("--cost", type=Path, metavar="FILE", help="measured forward times: adds predicted speeds")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
@@ -83,6 +86,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     causes = study | {str(file.path): file.path for file in files}
     made_from = provenance(stage="taps.tables", inputs=causes)
     write_json(args.output / "tables.json", content, kind="tables", provenance=made_from)
+    print(f"{args.output}: {len(index)} tables of {len(files)} replays")
 
 
 def read_roles(text: str | None, cycles: pd.DataFrame) -> Roles:
@@ -142,6 +146,8 @@ def tables_of(
             frame=results.missing(sample.cycles, expected=expected(args.roles)),
         ),
     )
+    if found := inputs.notes(args.failure, args.calibration, args.tuned):
+        yield "provenance", found
     yield (
         "provenance",
         Table(

@@ -88,6 +88,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--checkpoint-every", type="weight", default=300, metavar="SECONDS", help="default: %(default)s"
     )
     machine.add_argument("--trust-remote-code", action="store_true", help="run code shipped with the target (online)")
+    machine.add_argument(
+        "--tensorboard", type=Path, metavar="DIR", help="event files to look at it by, through the package tensorboard"
+    )
     machine.add_argument("--state", type=Path, required=True, help="folder for states to resume from")
     parser.add_argument("--output", type=Path, required=True, help="folder of the draft model to write")
     return parser
@@ -168,6 +171,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         checkpoint_every_s=args.checkpoint_every,
         validate=lambda: validate(engine.module.drafter, head, conversations, held_out, recipe.loss_weights),
         head_columns=len(head.head),
+        event_folder=args.tensorboard,
     )
     if rank == 0:
         _write(args, engine.module.drafter, outcome, inherited, inputs, recipe, world)
@@ -279,8 +283,9 @@ def _inputs(args: argparse.Namespace) -> dict[str, str]:
 
 def _fingerprint(args: argparse.Namespace, inputs: dict[str, str], world: int) -> str:
     """Returns a digest of all that decides the weights, so that a state of another run is never resumed from."""
-    places = {"output", "state", "heldout_trace", "checkpoint_every", "method", "tokens", "features", *inputs}
-    settings = {key: str(value) for key, value in vars(args).items() if key not in places}
+    neutral = {"output", "state", "tensorboard", "checkpoint_every", "method", "heldout_trace"}
+    seen_as_digests = {"tokens", "features", *inputs}
+    settings = {key: str(value) for key, value in vars(args).items() if key not in neutral | seen_as_digests}
     return hashlib.sha256(json.dumps([settings, inputs, world], sort_keys=True).encode()).hexdigest()
 
 

@@ -11,7 +11,8 @@
 Every bank names its drafter and its trace. The choice sees held-out prompts alone; what it brings on the benchmarks is
 then reported beside the default tree and plain decoding, question by question, for intervals.
 
-Output (kind `tuned`): {"drafting", "plain_s", "rows"}; a row has strategy, drafters, `best` {depth, num_draft_tokens}
+Output (kind `tuned`): {"drafting", "plain_s", "rows", "notes"}; `notes` says what could not be tuned, and of a router
+that could not be fitted. A row has strategy, drafters, `best` {depth, num_draft_tokens}
 or null (plain decoding is faster), `shapes` [{depth, num_draft_tokens, tau, tokens_per_s, inexact_share}] on the
 held-out prompts, `servers` (settings of SGLang and vLLM), and per benchmark `benchmarks[name]` with `questions` and,
 for each of `plain`, `default` and `tuned`, {num_tokens, seconds, num_cycles} per question and their tokens_per_s, tau.
@@ -94,14 +95,30 @@ def main(argv: Sequence[str] | None = None) -> None:
                 },
             }
         )
-    content = {"drafting": drafting, "plain_s": setting.cost.plain_s, "rows": rows}
+    content = {
+        "drafting": drafting,
+        "plain_s": setting.cost.plain_s,
+        "rows": rows,
+        "notes": notes_of(rows, args.router),
+    }
     inputs: dict[str, Path | str] = {f"heldout.{index}": path for index, path in enumerate(args.heldout)}
     inputs |= target | drafters_of_banks(args.bank)
     inputs |= {f"benchmark.{name}": path for name, path in benchmarks.items()}
     inputs |= {f"bank.{index}": path for index, path in enumerate(args.bank)}
     inputs |= {name: getattr(args, name) for name in ("cost", "calibration", "router") if getattr(args, name)}
     write_json(args.output, content, kind="tuned", provenance=provenance(stage="taps.tune", inputs=inputs))
-    print("\n".join(summary(row) for row in rows))
+    for row in rows:
+        print(summary(row))
+    num_drafting = sum(row["best"] is not None for row in rows)
+    print(f"{args.output}: {len(rows)} rows, {num_drafting} with a tree that is faster than plain decoding")
+
+
+def notes_of(rows: Sequence[Mapping[str, Any]], router: Path | None) -> list[str]:
+    """Returns what a reader of the choices must know."""
+    notes = [] if rows else ["no strategy had drafters to combine: nothing was tuned"]
+    if router is not None and (note := read_json(router, kind="router").get("note")):
+        notes.append(note)
+    return notes
 
 
 def banks_by_trace(traces: Sequence[Path], banks: Sequence[Path]) -> dict[Path, dict[str, Path]]:

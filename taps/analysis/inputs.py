@@ -162,3 +162,27 @@ def calibration(fits: Labelled) -> Table:
         "over-confident). The error is the expected calibration error over nodes that the target judged.",
         frame=pd.DataFrame(rows),
     )
+
+
+def notes(failures: Sequence[tuple[str, str]], calibrations: Labelled, choices: Labelled) -> Table | None:
+    """Returns what could not be made or fitted, and why; None if there is nothing to say.
+
+    Args:
+        failures: File -> the error with which its stage failed.
+        calibrations: `method/seed0` -> its calibration file.
+        choices: Method -> its tuned trees.
+    """
+    rows = list(failures)
+    for run, path in calibrations:
+        fits = read_json(path, kind="calibration")["drafters"]
+        rows += [(f"calibration of {run}/{drafter}", fit["note"]) for drafter, fit in fits.items() if "note" in fit]
+    for method, path in choices:
+        rows += [(f"tuned trees of {method}", note) for note in read_json(path, kind="tuned").get("notes", [])]
+    if not rows:
+        return None
+    return Table(
+        name="notes",
+        title="What could not be made or fitted",
+        caption="The report does without what failed; what could not be fitted is neutral.",
+        frame=pd.DataFrame(rows, columns=["part", "note"]),
+    )

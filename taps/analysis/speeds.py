@@ -98,6 +98,8 @@ def tuned(sample: Sample, method: str, path: Path) -> Iterator[Table]:
                 place = {"strategy": key[0], "drafters": key[1], "tree": tree, "benchmark": benchmark, "method": method}
                 sums.append(frame.assign(temperature=0.0, **place))
     keys = ["temperature", "method", "strategy", "drafters", "tree", "benchmark"]
+    if not sums:
+        return
     speedups = with_domain_means(ratios(pd.concat(sums, ignore_index=True), keys, "plain_s", "seconds"), labels)
     frame = speedups.frame("speedup").sort_values(keys, ignore_index=True)
     best = [shapes[key] for key in frame[["strategy", "drafters"]].itertuples(index=False, name=None)]

@@ -8,6 +8,7 @@ along a path scale alike, so b applies to the cumulative scores of a tree, whose
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from taps.decoding.walk import Bank, Text
 from taps.plumbing.artefacts import read_json
 from taps.plumbing.lineage import check_fitted_for
 
+NEUTRAL = 1.0  # inverse temperature that leaves all as it is
 LARGEST_SCORE = -1e-6  # nats; a probability of 1 would make a single miss infinitely unlikely
 BOUNDS = (1 / 64, 64.0)  # of the inverse temperature
 _BISECTIONS = 60
@@ -30,8 +32,8 @@ class Reliability:
     """Predicted against true acceptance in equal-width bins of the prediction; empty bins are left out.
 
     Attributes:
-        expected_calibration_error: Mean over nodes of |acceptance - confidence| of their bin.
-        nll_nats: Mean negative log-likelihood per node.
+        expected_calibration_error: Mean over nodes of |acceptance - confidence| of their bin; NaN without nodes.
+        nll_nats: Mean negative log-likelihood per node; NaN without nodes.
         bins: (lower edge, nodes, mean confidence, share accepted) of each bin.
     """
 
@@ -87,6 +89,8 @@ def fit_inverse_temperature(scores: np.ndarray, accepted: np.ndarray) -> float:
 
 def reliability(scores: np.ndarray, accepted: np.ndarray, factor: float = 1.0, num_bins: int = 10) -> Reliability:
     """Returns how well exp(factor * scores) predicts `accepted`; arguments as in `fit_inverse_temperature`."""
+    if not len(scores):
+        return Reliability(expected_calibration_error=math.nan, nll_nats=math.nan, bins=[])
     scaled = np.minimum(scores, LARGEST_SCORE) * factor
     confidence = np.exp(scaled)
     index = np.minimum((confidence * num_bins).astype(np.int64), num_bins - 1)

@@ -25,6 +25,7 @@ from taps.model.loader import batches_of
 from taps.model.losses import Losses, LossWeights
 from taps.model.noise import Noise
 from taps.model.target_head import TargetHead
+from taps.model.training_log import TrainingLog
 from taps.model.training_state import load_state, save_state
 from taps.plumbing.errors import TapsError
 from taps.plumbing.progress import progress
@@ -131,6 +132,7 @@ def train(
     checkpoint_every_s: float,
     validate: Callable[[], dict[str, Any]],
     head_columns: int,
+    event_folder: Path | None = None,
 ) -> Outcome:
     """Trains the engine's module to the end, from the newest state in `state` if there is one.
 
@@ -143,6 +145,7 @@ def train(
         checkpoint_every_s: Seconds between states; one is also written after each epoch.
         validate: Called after each epoch by the first process.
         head_columns: Size of the (draft) vocabulary, for the count of operations.
+        event_folder: Where TensorBoard's event files go; None for none.
     """
     rank, world = dist.get_rank(), dist.get_world_size()
     training = engine.module
@@ -156,6 +159,8 @@ def train(
         folder, first_step, facts = found
         if engine.load_checkpoint(str(folder), tag="engine")[0] is None:
             raise RuntimeError(f"{folder}: the engine found nothing to load")
+    events = TrainingLog(event_folder, first_step) if event_folder and rank == 0 else None
+    logged = dict(facts["running"])
     writer = _from_first(sign())
     bar = progress(total=recipe.num_steps, what="training", unit="step", show=rank == 0)
     bar.update(first_step)
@@ -185,11 +190,18 @@ def train(
         is_looked_at = epoch_ends or done % look_every == 0
         if is_looked_at:
             facts["running"] |= sums.read(done)
+            if events:
+                since = {name: value - logged[name] for name, value in facts["running"].items()}
+                rate = {"learning_rate": recipe.learning_rate_at(step)}
+                events.write("step", done, {**_per_token(since, recipe), **rate})
+                logged = dict(facts["running"])
         facts["seconds"] += time.perf_counter() - started
         bar.update(1)
         if epoch_ends:
             facts["metrics"].append(_epoch_record(facts, plan, recipe, done, validate if rank == 0 else None))
-            facts["running"] = _no_sums()
+            if events:
+                events.write("epoch", done, facts["metrics"][-1])
+            facts["running"], logged = _no_sums(), _no_sums()
             sums.forget()
             bar.set_postfix_str(_short(facts["metrics"][-1]))
         if epoch_ends or (is_looked_at and _from_first(time.perf_counter() - saved_at > checkpoint_every_s)):
@@ -197,6 +209,8 @@ def train(
             saved_at = time.perf_counter()
         started = time.perf_counter()
     bar.close()
+    if events:
+        events.close()
     return Outcome(metrics=facts["metrics"], **{name: facts[name] for name in totals})
 
 
@@ -224,17 +238,21 @@ def _epoch_record(
     facts: dict[str, Any], plan: Plan, recipe: Recipe, done: int, validate: Callable[[], dict[str, Any]] | None
 ) -> dict[str, Any]:
     """Returns the metrics of the epoch that just ended; training losses are this process's, per supervised token."""
-    count = max(facts["running"]["count"], 1)
-    world = dist.get_world_size()
     return {
         "step": done,
         "epoch": done * plan.batch_size / len(plan.rows),
         "learning_rate": recipe.learning_rate_at(done - 1),
         "num_tokens": facts["num_tokens"],
         "seconds": round(facts["seconds"], 3),
-        **{name: facts["running"][name] * world / count / recipe.num_passes for name in _LOSSES},
+        **_per_token(facts["running"], recipe),
         **(validate() if validate else {}),
     }
+
+
+def _per_token(sums: dict[str, float], recipe: Recipe) -> dict[str, float]:
+    """Returns this process's losses per supervised token and pass; `count` tokens are those of all processes."""
+    world, count = dist.get_world_size(), max(sums["count"], 1)
+    return {name: sums[name] * world / count / recipe.num_passes for name in _LOSSES}
 
 
 def _save(engine: Any, state: Path, step: int, facts: dict[str, Any], *, writer: str, is_main: bool) -> None:

@@ -102,10 +102,20 @@ def named_path(text: str) -> tuple[str, Path]:
     Raises:
         ArgumentTypeError: no `=`, or nothing on one side of it.
     """
-    name, _, path = text.partition("=")
-    if not name or not path:
-        raise argparse.ArgumentTypeError(f"expected NAME=PATH, e.g. math=banks/math.safetensors, found {text!r}")
+    name, path = named_text(text, example="NAME=PATH, e.g. math=banks/math.safetensors")
     return name, Path(path)
+
+
+def named_text(text: str, example: str = "NAME=TEXT") -> tuple[str, str]:
+    """Returns (name, text) of an argument such as `math=best on GSM8K`; an argparse type.
+
+    Raises:
+        ArgumentTypeError: no `=`, or nothing on one side of it.
+    """
+    name, _, value = text.partition("=")
+    if not name or not value:
+        raise argparse.ArgumentTypeError(f"expected {example}, found {text!r}")
+    return name, value
 
 
 NAMED_PATHS: dict[str, Any] = {"type": named_path, "action": "append"}

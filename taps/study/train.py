@@ -76,10 +76,18 @@ def recipe_flags(config: Config, method: str) -> list[str]:
     """
     settings = config["methods"][method]
     options = {**config["training"], **settings["training"]}
-    options.pop("seeds", None)
+    for name in ("seeds", "tensorboard"):  # not of the recipe
+        options.pop(name, None)
     if settings["match_cost_of"]:
         options.pop("epochs", None)
     return flags(method=method, family=family_of(config, method), **dict(sorted(options.items())))
+
+
+def event_flags(config: Config, method: str, training_seed: str, drafter: str) -> list[str]:
+    """Returns where TensorBoard's event files go, if the method's trainings write any."""
+    wanted = {**config["training"], **config["methods"][method]["training"]}.get("tensorboard", False)
+    folder = f"logs/{config['study']}/tensorboard/{method}/seed{training_seed}/{drafter}"
+    return flags(tensorboard=folder if wanted else None)
 
 
 def launcher(config: Config) -> list[str]:

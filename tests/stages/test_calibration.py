@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taps.analysis.inputs import calibration, notes
 from taps.calibrate import main
 from taps.decoding.calibration import bets, fit_inverse_temperature, reliability
 from taps.decoding.trees import ROOT
@@ -109,8 +110,26 @@ def test_stage_wants_every_drafter_along_every_trace(tmp_path: Path) -> None:
         main([*flags[2:], "--output", str(tmp_path / "out.json")])
 
 
-def test_stage_says_when_there_is_nothing_to_fit(tmp_path: Path) -> None:
-    recorded = Recorded(np.random.default_rng(0), lengths=[2], num_nodes=1, drafters=1)
+@pytest.mark.parametrize("length", [2, 1], ids=["one node", "no node"])
+def test_a_drafter_that_cannot_be_calibrated_stays_as_it_is_and_says_so(
+    tmp_path: Path, length: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded = Recorded(np.random.default_rng(0), lengths=[length], num_nodes=1, drafters=1)
     trace, banks = recorded.write(tmp_path, ("math",), ids=["a"], turns=[0])
-    with pytest.raises(TapsError, match="drafter math: cannot be calibrated"):
-        main(["--trace", str(trace), "--bank", str(banks["math"]), "--output", str(tmp_path / "out.json")])
+    main(["--trace", str(trace), "--bank", str(banks["math"]), "--output", str(tmp_path / "out.json")])
+    fit = read_json(tmp_path / "out.json", kind="calibration")["drafters"]["math"]
+    assert fit["inverse_temperature"] == 1
+    assert "not calibrated, all nodes have the same outcome" in fit["note"]
+    assert fit["num_nodes"] == length - 1
+    assert np.isnan(fit["after"]["nll_nats"]) == (length == 1)
+    assert "warning: drafter math: not calibrated" in capsys.readouterr().err
+    fits = [("eagle2/seed0", tmp_path / "out.json")]
+    table = notes([], fits, [])
+    assert table is not None
+    assert table.frame["part"].tolist() == ["calibration of eagle2/seed0/math"]
+    assert calibration(fits).frame["inverse_temperature"].tolist() == [1]
+
+
+def test_nothing_to_note_is_no_table(tmp_path: Path) -> None:
+    main([*_recordings(tmp_path), "--output", str(tmp_path / "out.json")])
+    assert notes([], [("eagle2/seed0", tmp_path / "out.json")], []) is None

@@ -100,6 +100,30 @@ def test_every_dtype_and_zero_stage_learns_the_same(study):
             assert largest_difference(outputs[0], outputs[-1]) < 1e-6
 
 
+# --- TensorBoard -----------------------------------------------------------------------------------------------------
+
+
+def test_event_files_hold_every_step_and_change_nothing(trained, tmp_path):
+    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    logged, whole = trained("logged", "--tensorboard", tmp_path / "events"), trained("whole")
+    assert (logged / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert (logged / "provenance.json").read_bytes() == (whole / "provenance.json").read_bytes()
+    events = accumulators.EventAccumulator(str(tmp_path / "events")).Reload()
+    steps = events.Scalars("step/probability")
+    assert [event.step for event in steps] == list(range(1, record(whole)["num_steps"] + 1))
+    (epoch,) = metrics(whole)
+    assert events.Scalars("epoch/probability")[0].value == pytest.approx(epoch["probability"])
+    # each step has another number of supervised tokens: the epoch's mean lies among the steps'
+    assert min(event.value for event in steps) < epoch["probability"] < max(event.value for event in steps)
+    assert {f"epoch/{name}" for name in epoch} <= set(events.Tags()["scalars"])
+
+
+def test_event_files_need_their_package(study, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(TapsError, match=r"tensorboard is not installed.*pip install tensorboard"):
+        train.main(study.flags(tmp_path / "drafter", *SHORT, "--tensorboard", tmp_path / "events"))
+
+
 # --- killed and started again ----------------------------------------------------------------------------------------
 
 

@@ -176,6 +176,17 @@ def test_the_router_s_file(study: Path) -> None:
     assert sum(content["labels"].values()) == content["num_prompts"]
 
 
-def test_answers_that_tell_nothing_apart_are_refused() -> None:
-    with pytest.raises(TapsError, match="tells the drafters apart"):
-        fit_router.fitted(np.ones((2, 3)), np.array([[1.5, 1.5], [2.0, 2.0]]), NAMES, 0.1)
+@pytest.mark.parametrize(
+    ("taus", "chosen", "note"),
+    [
+        ([[1.5, 1.5], [2.0, 2.0]], 0, "none tells the drafters apart"),
+        ([[1.5, 1.6], [2.0, 2.5]], 1, f"all 2 speak for {NAMES[1]}"),
+    ],
+)
+def test_answers_that_cannot_be_learned_from_give_a_constant_router_and_a_note(
+    taus: list[list[float]], chosen: int, note: str
+) -> None:
+    content = fit_router.fitted(np.ones((2, 3)), np.array(taus), NAMES, 0.1)
+    assert note in content["note"]
+    router = np.array([content["weights"][name] for name in NAMES])
+    assert (choose(np.random.default_rng(0).normal(size=(50, 3)), router) == chosen).all()

@@ -26,8 +26,8 @@ def test_every_line_of_the_lock_is_an_exact_pin_and_torch_is_the_one_that_brings
     assert LOCKED[canonicalize_name("torch")] == "2.13.0"
 
 
-def test_the_lock_satisfies_the_package() -> None:
-    extras = [requirement for extra in PROJECT["optional-dependencies"].values() for requirement in extra]
+def test_the_lock_satisfies_the_package_and_what_make_env_installs_besides() -> None:
+    extras = [requirement for name in ("slurm", "dev") for requirement in PROJECT["optional-dependencies"][name]]
     wanted = [*PROJECT["dependencies"], *extras]
     for requirement in map(Requirement, wanted):
         assert requirement.specifier.contains(LOCKED[canonicalize_name(requirement.name)]), requirement

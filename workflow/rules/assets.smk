@@ -26,7 +26,7 @@ rule fetch_file:
         python -m taps.fetch \
             {params.source:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -54,7 +54,7 @@ rule fetch_folder:
         python -m taps.fetch \
             {params.source:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -86,7 +86,7 @@ if TARGET["tiny"]:
                 --steps {params.steps:q} \
                 --seed {params.seed:q} \
                 --output {output:q} \
-                2>&1 | tee {log:q}
+                >{log:q} 2>&1
             """
 
 else:
@@ -119,5 +119,5 @@ else:
                 {params.template:q} \
                 {params.trust:q} \
                 --output {output:q} \
-                2>&1 | tee {log:q}
+                >{log:q} 2>&1
             """

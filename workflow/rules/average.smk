@@ -25,5 +25,5 @@ rule average:
         python -m taps.average \
             {params.drafters:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """

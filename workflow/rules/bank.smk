@@ -49,7 +49,7 @@ rule bank:
             --dtype {params.dtype:q} \
             --device {params.device:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -81,5 +81,5 @@ if PARALLEL["bank_shards"] > 1:
                 --kind bank \
                 {params.shards:q} \
                 --output {output:q} \
-                2>&1 | tee {log:q}
+                >{log:q} 2>&1
             """

@@ -27,7 +27,7 @@ rule corpus:
             {params.assets:q} \
             --output {output.corpus:q} \
             --audit {output.audit:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -72,7 +72,7 @@ rule regenerate:
             --max-template-drop {params.max_template_drop:q} \
             --output {output.corpus:q} \
             --audit {output.audit:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -107,7 +107,7 @@ rule prompts:
             {params.excluded:q} \
             --output {output.prompts:q} \
             --audit {output.audit:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -136,7 +136,7 @@ rule overlap:
             {params.corpora:q} \
             {params.prompts:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -173,7 +173,7 @@ rule tokenise:
             --max-template-drop {params.max_template_drop:q} \
             --output {output.tokens:q} \
             --audit {output.audit:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -202,7 +202,7 @@ rule heldout:
             --tokens {input.tokens:q} \
             --num-prompts {params.num_prompts:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -230,7 +230,7 @@ rule mixture:
             {params.tokens:q} \
             {params.shares:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -258,5 +258,5 @@ rule draft_vocab:
             {params.tokens:q} \
             --size {params.size:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """

@@ -26,7 +26,7 @@ rule calibrate:
             {params.traces:q} \
             {params.banks:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -66,7 +66,7 @@ rule replay:
             --num-draft-tokens {params.num_draft_tokens:q} \
             --output {output.cycles:q} \
             --nodes {output.nodes:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -111,7 +111,7 @@ rule cost:
             --dtype {params.dtype:q} \
             --device {params.device:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -172,5 +172,5 @@ if EVALUATION["live"]:
                 --dtype {params.dtype:q} \
                 --device {params.device:q} \
                 --output {output:q} \
-                2>&1 | tee {log:q}
+                >{log:q} 2>&1
             """

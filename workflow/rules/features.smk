@@ -40,7 +40,7 @@ rule features:
             --device {params.device:q} \
             {params.trust:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -68,5 +68,5 @@ if PARALLEL["feature_shards"] > 1:
             python -m taps.join_features \
                 {params.shards:q} \
                 --output {output:q} \
-                2>&1 | tee {log:q}
+                >{log:q} 2>&1
             """

@@ -21,14 +21,14 @@ rule figures:
 rule tabulate:
     """Writes every table as CSV, LaTeX and Markdown."""
     input:
-        replays=evaluate.replays(config),
-        audits=reporting.audits(config),
+        replays=reporting.replays(config),
+        audits=reporting.audits(config).values(),
         drafters=expand("<results>/drafters/{name}", name=reporting.trained(config)),
         calibrations=expand("<results>/calibration/{name}.json", name=reporting.calibrated(config)),
-        overlap="<results>/overlap.json",
-        cost="<results>/cost.json",
-        live=expand("<results>/live/{name}.json", name=evaluate.live_names(config)),
-        tuned=expand("<results>/tuned/{method}.json", method=tune.methods(config)),
+        overlap=reporting.overlap(config),
+        cost=reporting.cost(config),
+        live=expand("<results>/live/{name}.json", name=reporting.live(config)),
+        tuned=expand("<results>/tuned/{method}.json", method=reporting.tuned(config)),
     output:
         report(
             directory("<reports>/tables"),
@@ -48,11 +48,14 @@ rule tabulate:
         code=reporting.code("taps.tables"),
         roles=reporting.roles(config),
         num_draft_tokens=DRAFTING["num_draft_tokens"],
-        audits=each_named("audit", "audits", reporting.audited),
+        audits=each_named("audit", "audits", reporting.audits),
         drafters=each_named("drafter", "drafters", reporting.trained),
         calibrations=each_named("calibration", "calibrations", reporting.calibrated),
-        live=each_named("live", "live", evaluate.live_names),
-        tuned=each_named("tuned", "tuned", tune.methods),
+        overlap=each("overlap", "overlap"),
+        cost=each("cost", "cost"),
+        live=each_named("live", "live", reporting.live),
+        tuned=each_named("tuned", "tuned", reporting.tuned),
+        failures=reporting.failures(config),
     shell:
         """
         python -m taps.tables \
@@ -62,12 +65,13 @@ rule tabulate:
             {params.audits:q} \
             {params.drafters:q} \
             {params.calibrations:q} \
-            --overlap {input.overlap:q} \
-            --cost {input.cost:q} \
+            {params.overlap:q} \
+            {params.cost:q} \
             {params.live:q} \
             {params.tuned:q} \
+            {params.failures:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -108,7 +112,7 @@ rule draw:
             {params.banks:q} \
             {params.tokenizer:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -138,7 +142,7 @@ rule judge:
         python -m taps.claims \
             --tables {input.tables:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -166,7 +170,7 @@ rule publish:
             --figures {input.figures:q} \
             --claims {input.claims:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -189,7 +193,7 @@ rule plan:
             --snakefile {params.snakefile:q} \
             --config {params.config_files:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -202,4 +206,4 @@ rule clean_features:
     params:
         folders=[f"results/{STUDY}/features", f"results/{STUDY}/feature_shards"],
     shell:
-        "rm -rfv -- {params.folders:q} 2>&1 | tee {log:q}"
+        "rm -rfv -- {params.folders:q} >{log:q} 2>&1"

@@ -50,7 +50,7 @@ rule trace:
             --device {params.device:q} \
             {params.trust:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -82,5 +82,5 @@ if PARALLEL["trace_shards"] > 1:
                 --kind trace \
                 {params.shards:q} \
                 --output {output:q} \
-                2>&1 | tee {log:q}
+                >{log:q} 2>&1
             """

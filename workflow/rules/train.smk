@@ -42,6 +42,7 @@ rule train:
         dtype=config["dtype"],
         device=config["device"],
         trust=flags(trust_remote_code=TARGET["trust_remote_code"]),
+        tensorboard=ask_unseen(train.event_flags, "method", "training_seed", "drafter"),
         state=f"results/{STUDY}/state/{{method}}/seed{{training_seed}}/{{drafter}}",
     shell:
         """
@@ -62,9 +63,10 @@ rule train:
             --dtype {params.dtype:q} \
             --device {params.device:q} \
             {params.trust:q} \
+            {params.tensorboard:q} \
             --state {params.state:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """
 
 
@@ -97,5 +99,5 @@ rule import_draft:
             --target {input.target:q} \
             --method {wildcards.method:q} \
             --output {output:q} \
-            2>&1 | tee {log:q}
+            >{log:q} 2>&1
         """

@@ -31,7 +31,7 @@ if tune.methods(config):
                 {params.drafters:q} \
                 --num-draft-tokens {params.num_draft_tokens:q} \
                 --output {output:q} \
-                2>&1 | tee {log:q}
+                >{log:q} 2>&1
             """
 
     rule tune:
@@ -74,5 +74,5 @@ if tune.methods(config):
                 --strategies {params.strategies:q} \
                 --num-draft-tokens {params.num_draft_tokens:q} \
                 --output {output:q} \
-                2>&1 | tee {log:q}
+                >{log:q} 2>&1
             """
