@@ -22,6 +22,7 @@ from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import visible_files
 
 _LONGEST_COMPLAINT = 240
+_ROWS = 1024  # read at once
 
 PARQUET, ARROW = "parquet", "arrow"
 
@@ -61,7 +62,14 @@ def stream_table(path: Path, form: str) -> Iterator[dict[str, Any]]:
         link = folder / f"data.{form}"  # its own name may look like a pattern to the library
         link.symlink_to(path.resolve())
         options: dict[str, Any] = {"split": "train", "streaming": True, "cache_dir": str(folder / "cache")}
-        yield from datasets.load_dataset(form, data_files=str(link), **options)
+        if form == PARQUET:
+            options["batch_size"] = _ROWS  # else that of the first row group, which may have none
+        try:
+            yield from datasets.load_dataset(form, data_files=str(link), **options)
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise ValueError(str(error)) from None  # Arrow's word for bytes that it cannot read
 
 
 def stream_split(source: Split) -> Iterator[dict[str, Any]]:

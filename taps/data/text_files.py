@@ -10,6 +10,7 @@ import codecs
 import gzip
 import json
 import lzma
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,16 +21,18 @@ from taps.plumbing.errors import TapsError
 _BLOCK = 1 << 16
 _HEAD = 512
 
-_LFS = b"version https://git-lfs.github.com/spec/"
+_PICKLE = ("a Python pickle", "export its records as JSON lines; pickles can run code")
+_LFS = ("a Git-LFS pointer, not the data it points to", "run `git lfs pull` where it came from, or fetch it again")
 _STRANGERS = {  # first bytes -> (what the file is, what to do)
     b"PK\x03\x04": ("a zip archive", "unpack it and name the file inside"),
+    b"PK\x05\x06": ("a zip archive with nothing in it", "fetch it again"),
     b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "unpack it and name the file inside"),
     b"Rar!": ("a rar archive", "unpack it and name the file inside"),
     b"%PDF": ("a PDF", "name the file that holds the records"),
     b"SQLite format 3": ("an SQLite database", "export its table as JSON lines"),
     b"\x89HDF": ("an HDF5 file", "export its records as JSON lines"),
-    b"\x80\x04\x95": ("a Python pickle", "export its records as JSON lines; pickles can run code"),
-    _LFS: ("a Git-LFS pointer, not the data it points to", "run `git lfs pull` where it came from, or fetch it again"),
+    **dict.fromkeys((b"\x80\x02", b"\x80\x03", b"\x80\x04\x95", b"\x80\x05\x95"), _PICKLE),
+    **dict.fromkeys((b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/"), _LFS),
 }
 
 
@@ -45,8 +48,16 @@ def open_bytes(path: Path) -> Any:
 def compression_of(path: Path) -> str:
     """Returns `.gz`, `.bz2`, `.xz`, `.zst`, or nothing for a file that is not compressed; its name does not matter."""
     with open(path, "rb") as file:
-        head = file.read(8)
-    return next((suffix for magic, suffix in _COMPRESSED.items() if head.startswith(magic)), "")
+        return _compression(file.read(8))
+
+
+def first_bytes(path: Path) -> bytes:
+    """Returns how a file's content begins, decompressed; nothing if it breaks off there."""
+    try:
+        with open_bytes(path) as file:
+            return _piece(path, file)[:_HEAD]
+    except CutOffError:
+        return b""
 
 
 def read_text(path: Path) -> Iterator[str]:
@@ -55,19 +66,20 @@ def read_text(path: Path) -> Iterator[str]:
     Bytes that are not UTF-8 become lone surrogates, as do those of UTF-16 and UTF-32.
 
     Raises:
-        TapsError: no text but an archive, a web page, a Git-LFS pointer and the like.
+        TapsError: no text but an archive, a web page, a Git-LFS pointer and the like; or a compressed file of which
+            bytes have changed, so that some of the text before may be another one.
         CutOffError: a compressed or UTF-16 stream that breaks off; all text before was yielded.
     """
     with open_bytes(path) as file:
-        head = _piece(file)
+        head = _piece(path, file)
         refuse_strangers(path, head)
-        encoding = json.detect_encoding(head[:4])
+        encoding = _encoding(head)
         errors = "surrogateescape" if encoding.startswith("utf-8") else "surrogatepass"
         decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf-8" else encoding)(errors)
         block = head
         while block:
             yield _decoded(decoder, block, final=False)
-            block = _piece(file)
+            block = _piece(path, file)
         yield _decoded(decoder, b"", final=True)
 
 
@@ -77,28 +89,38 @@ def refuse_strangers(path: Path, head: bytes) -> None:
     Raises:
         TapsError: they are not those of text records.
     """
+    text = head[:_HEAD].decode(_encoding(head), errors="ignore").lstrip("\ufeff \t\r\n\0").encode()
     for magic, (what, remedy) in _STRANGERS.items():
-        if head.startswith(magic):
+        if head.startswith(magic) or text.startswith(magic):
             raise TapsError(path, what, expected="JSON, JSON lines, CSV, parquet or arrow", remedy=remedy)
     if head[257:262] == b"ustar":
         raise TapsError(path, "a tar archive", remedy="unpack it and name the file inside")
-    start = head.removeprefix(codecs.BOM_UTF8).lstrip()[:14].lower()
+    if _compression(head):
+        raise TapsError(path, "compressed twice", remedy="decompress it once")
+    start = text[:14].lower()
     if start.startswith(b"<"):
         page = start.startswith((b"<!doctype html", b"<html", b"<head"))
         what = "an HTML page, perhaps one that says why the download failed" if page else "markup (XML or HTML)"
         raise TapsError(path, what, expected="JSON, JSON lines, CSV, parquet or arrow", remedy="download it again")
 
 
-def _piece(file: Any) -> bytes:
+def _piece(path: Path, file: Any) -> bytes:
     """Returns the next bytes, none at the end; one read of the stream below, so that nothing read is lost."""
     try:
         return file.read1(_BLOCK) if hasattr(file, "read1") else file.read(_BLOCK)
-    except (EOFError, zlib.error, lzma.LZMAError) as error:
+    except EOFError as error:
         raise CutOffError(str(error)) from None
-    except OSError as error:
-        if error.errno is not None:  # the disk's fault; decompressors give no number
+    except (zlib.error, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the disk's fault; decompressors give no number
             raise
-        raise CutOffError(str(error)) from None
+        if "Truncated" in str(error):  # Arrow's word for zstd that ends early
+            raise CutOffError(str(error)) from None
+        raise TapsError(path, "damaged since it was compressed", found=error, remedy="fetch it again") from None
+
+
+def _encoding(head: bytes) -> str:
+    """Returns the encoding of a text that begins so: its mark tells, or where its first characters have zeros."""
+    return json.detect_encoding(head[:4]) if any(head[:4]) else "utf-8"  # four zeros are padding
 
 
 def _decoded(decoder: Any, block: bytes, *, final: bool) -> str:
@@ -117,11 +139,20 @@ def _zstd(path: Path) -> Any:
     return pyarrow.CompressedInputStream(pyarrow.OSFile(str(path)), "zstd")
 
 
+def _compression(head: bytes) -> str:
+    return next((suffix for magic, suffix in _COMPRESSED.items() if re.match(magic, head)), "")
+
+
 def _plain(path: Path) -> Any:
     return open(path, "rb")
 
 
-_COMPRESSED = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
+_COMPRESSED = {  # a zstd file may begin with a frame to be skipped, as those of several threads do
+    rb"\x1f\x8b": ".gz",
+    rb"BZh[1-9]": ".bz2",
+    rb"\xfd7zXZ\x00": ".xz",
+    rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18": ".zst",
+}
 _OPENERS: dict[str, Callable[[Path], Any]] = {
     "": _plain,
     ".gz": gzip.open,

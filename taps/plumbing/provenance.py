@@ -69,11 +69,11 @@ def digest_of(path: Path) -> str:
     """Returns the digest of an artefact, once its content was found to be what the digest says; else a file's hash.
 
     A folder stands for its record: `manifest.json` (features) or `provenance.json` (models), whose readers check the
-    files that they take. Fetched assets and model folders without a record are read in full; a file inside a fetched
-    folder answers for the whole of it.
+    files that they take. Fetched assets and folders without a record, a user's own, are read in full; a file inside a
+    fetched folder answers for the whole of it.
 
     Raises:
-        ArtefactError: missing, not a folder of ours, or changed since it was written.
+        ArtefactError: missing, or changed since it was written.
     """
     path = Path(path)
     if not path.exists():
@@ -116,11 +116,9 @@ def _digest_of_folder(path: Path) -> str:
     if sidecar_of(path).exists():
         return _checked_asset(path)
     for name in _RECORDS:
-        if (path / name).exists():
+        if (path / name).exists() and _may_be_ours(path / name):
             return digest_of(path / name)
-    if (path / "config.json").exists():
-        return listing_digest(path)
-    raise ArtefactError(path, "not a folder of ours", remedy=rebuild_command(path))
+    return listing_digest(path)
 
 
 def _check_asset_around(path: Path) -> None:
@@ -153,6 +151,11 @@ def _is_our_table(path: Path) -> bool:
         return b"taps" in (pq.read_schema(path).metadata or {})
     except (pa.ArrowException, OSError):
         return False
+
+
+def _may_be_ours(path: Path) -> bool:
+    """Returns whether a file is a record, perhaps a damaged one; other people's folders have files of these names."""
+    return path.stat().st_size == 0 or _starts_like_ours(path)
 
 
 def _starts_like_ours(path: Path) -> bool:
