@@ -17,7 +17,6 @@ own; positions reach as far as the target's, whatever the checkpoint was trained
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,6 +27,7 @@ from taps.model.family import FAMILIES
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance, sha256_of
+from taps.plumbing.strangers import read_object
 
 if TYPE_CHECKING:
     import torch
@@ -47,13 +47,9 @@ def read_config(folder: Path, target_config: Mapping[str, Any], *, family: str =
 
     path = folder / "config.json"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_object(path, remedy="fetch the checkpoint again")
     except FileNotFoundError:
         raise TapsError(path, "missing", expected="the config.json of an EAGLE head") from None
-    except ValueError as error:
-        raise TapsError(path, f"not JSON ({error})") from None
-    if not isinstance(content, dict):
-        raise TapsError(path, "not the config.json of a model", expected="an object", found=type(content).__name__)
     if content.get("num_hidden_layers", 1) != 1:
         raise TapsError(path, "not an EAGLE head", expected="num_hidden_layers 1", found=content["num_hidden_layers"])
     config = head_config(path, {"family": family, **content, "bias": content.get("bias", True)})

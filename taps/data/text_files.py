@@ -1,6 +1,6 @@
 """Text out of files as people have them: compressed or not, in any Unicode encoding; what holds no text says so.
 
-What a file is follows from its first bytes, not from its name: a download that went wrong keeps the name of the data.
+How a file is wrapped follows from its first bytes, not from its name.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
-import json
 import lzma
 import re
 import zlib
@@ -17,23 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from taps.plumbing.errors import TapsError
+from taps.plumbing.strangers import HEAD, encoding_of, stranger
 
 _BLOCK = 1 << 16
-_HEAD = 512
-
-_PICKLE = ("a Python pickle", "export its records as JSON lines; pickles can run code")
-_LFS = ("a Git-LFS pointer, not the data it points to", "run `git lfs pull` where it came from, or fetch it again")
-_STRANGERS = {  # first bytes -> (what the file is, what to do)
-    b"PK\x03\x04": ("a zip archive", "unpack it and name the file inside"),
-    b"PK\x05\x06": ("a zip archive with nothing in it", "fetch it again"),
-    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "unpack it and name the file inside"),
-    b"Rar!": ("a rar archive", "unpack it and name the file inside"),
-    b"%PDF": ("a PDF", "name the file that holds the records"),
-    b"SQLite format 3": ("an SQLite database", "export its table as JSON lines"),
-    b"\x89HDF": ("an HDF5 file", "export its records as JSON lines"),
-    **dict.fromkeys((b"\x80\x02", b"\x80\x03", b"\x80\x04\x95", b"\x80\x05\x95"), _PICKLE),
-    **dict.fromkeys((b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/"), _LFS),
-}
 
 
 class CutOffError(Exception):
@@ -55,7 +40,7 @@ def first_bytes(path: Path) -> bytes:
     """Returns how a file's content begins, decompressed; nothing if it breaks off there."""
     try:
         with open_bytes(path) as file:
-            return _piece(path, file)[:_HEAD]
+            return _piece(path, file)[:HEAD]
     except CutOffError:
         return b""
 
@@ -73,7 +58,7 @@ def read_text(path: Path) -> Iterator[str]:
     with open_bytes(path) as file:
         head = _piece(path, file)
         refuse_strangers(path, head)
-        encoding = _encoding(head)
+        encoding = encoding_of(head)
         errors = "surrogateescape" if encoding.startswith("utf-8") else "surrogatepass"
         decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf-8" else encoding)(errors)
         block = head
@@ -89,19 +74,10 @@ def refuse_strangers(path: Path, head: bytes) -> None:
     Raises:
         TapsError: they are not those of text records.
     """
-    text = head[:_HEAD].decode(_encoding(head), errors="ignore").lstrip("\ufeff \t\r\n\0").encode()
-    for magic, (what, remedy) in _STRANGERS.items():
-        if head.startswith(magic) or text.startswith(magic):
-            raise TapsError(path, what, expected="JSON, JSON lines, CSV, parquet or arrow", remedy=remedy)
-    if head[257:262] == b"ustar":
-        raise TapsError(path, "a tar archive", remedy="unpack it and name the file inside")
+    if found := stranger(head):
+        raise TapsError(path, found[0], expected="JSON, JSON lines, CSV, parquet or arrow", remedy=found[1])
     if _compression(head):
         raise TapsError(path, "compressed twice", remedy="decompress it once")
-    start = text[:14].lower()
-    if start.startswith(b"<"):
-        page = start.startswith((b"<!doctype html", b"<html", b"<head"))
-        what = "an HTML page, perhaps one that says why the download failed" if page else "markup (XML or HTML)"
-        raise TapsError(path, what, expected="JSON, JSON lines, CSV, parquet or arrow", remedy="download it again")
 
 
 def _piece(path: Path, file: Any) -> bytes:
@@ -116,11 +92,6 @@ def _piece(path: Path, file: Any) -> bytes:
         if "Truncated" in str(error):  # Arrow's word for zstd that ends early
             raise CutOffError(str(error)) from None
         raise TapsError(path, "damaged since it was compressed", found=error, remedy="fetch it again") from None
-
-
-def _encoding(head: bytes) -> str:
-    """Returns the encoding of a text that begins so: its mark tells, or where its first characters have zeros."""
-    return json.detect_encoding(head[:4]) if any(head[:4]) else "utf-8"  # four zeros are padding
 
 
 def _decoded(decoder: Any, block: bytes, *, final: bool) -> str:
