@@ -105,12 +105,13 @@ def import_folder(
     """
     from taps.model.checkpoint import check_tensors, save_drafter
     from taps.model.target_head import read_config as read_target_config
-    from taps.model.weight_files import check_finite, find_weights, read_weights
+    from taps.model.weight_files import check_finite, check_plain, find_weights, read_weights
 
     config = read_config(folder, read_target_config(target), family=family)
     weights = find_weights(folder)
     path = weights.files[0] if len(weights.files) == 1 else folder
     tensors = read_weights(weights)
+    check_plain(path, {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()})
     check_finite(path, tensors, remedy="ask its authors for whole weights")
     tensors = drop_copies(path, tensors, target)
     if config.bias and "fc.bias" not in tensors:

@@ -53,6 +53,12 @@ _OFF = (  # of a head: absent, null or false
     "rotary_dim",
     "rope_interleave",
     "no_rope_layers",
+    "attn_temperature_tuning",
+    "quantization_config",
+    "eagle_config",  # of EAGLE-3, whose heads read several layers
+    "norm_before_fc",
+    "norm_before_residual",
+    "norm_output",
 )
 _ONE = ("embedding_multiplier", "residual_multiplier", "scale_emb", "scale_depth")  # of a head: absent, null or 1
 
@@ -122,6 +128,7 @@ def check_head(where: object, config: Mapping[str, Any]) -> None:
         **dict.fromkeys(_OFF),
         **dict.fromkeys(_ONE, 1),
         "query_pre_attn_scalar": head_size,
+        "draft_vocab_size": config["vocab_size"],
         "attention_multiplier": head_size**-0.5,
     }
     for name, value in neutral.items():
@@ -130,3 +137,7 @@ def check_head(where: object, config: Mapping[str, Any]) -> None:
             raise TapsError(where, f"{name} is not supported in a draft model", expected=value, found=found)
     if config.get("sliding_window") and config.get("use_sliding_window", True):
         raise TapsError(where, "a draft model with sliding-window attention", found=config["sliding_window"])
+    if config.get("layer_types") not in (None, [], ["full_attention"]):
+        raise TapsError(where, "a draft model without full attention", found=config["layer_types"])
+    if not isinstance(config.get("family", ""), str):
+        raise TapsError(where, "its draft family is no name", found=config["family"])
