@@ -147,12 +147,14 @@ def _library(source: object, form: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="taps-datasets-", ignore_cleanup_errors=True) as folder:
         try:
             yield Path(folder)
-        except (ValueError, TypeError, RuntimeError, ImportError, datasets.exceptions.DatasetsError) as error:
+        except (TapsError, OSError, MemoryError):
+            raise
+        except Exception as error:  # of the library, of Arrow, of the YAML in a card
             found = _line(error)
             remedy = "check what it is and holds; a damaged file is mended by fetching it again"
             if "zstd not supported" in found:
                 remedy = "pip install zstandard"
-            raise TapsError(source, f"cannot be read as {form}", found=found, remedy=remedy) from None
+            raise TapsError(source, f"cannot be read as {form}", found=found, remedy=remedy) from error
 
 
 def _mirror(source: Path, folder: Path) -> Path:
