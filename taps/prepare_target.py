@@ -31,7 +31,7 @@ from taps.model.target_folder import (
 )
 from taps.model.weight_files import SAFETENSORS, WHOLE, WeightFiles, check_plain, find_weights, index_of, read_each
 from taps.plumbing.cli import run, stage_parser
-from taps.plumbing.errors import TapsError
+from taps.plumbing.errors import TapsError, first_words
 from taps.plumbing.folders import atomic_folder, link
 from taps.plumbing.provenance import digest_of
 from taps.plumbing.strangers import read_object
@@ -249,8 +249,6 @@ def settle_config(folder: Path, *, where: object, trust_remote_code: bool) -> di
     """
     from transformers import AutoConfig
 
-    from taps.model.loading import one_line
-
     path = folder / "config.json"
     content = read_object(path)
     try:
@@ -258,7 +256,7 @@ def settle_config(folder: Path, *, where: object, trust_remote_code: bool) -> di
     except (OSError, MemoryError):
         raise
     except Exception as error:  # every class of config has checks of its own
-        raise TapsError(where, "a config.json that the library cannot read", found=one_line(error)) from error
+        raise TapsError(where, "a config.json that the library cannot read", found=first_words(error)) from error
     names = [*NEEDED, "num_key_value_heads", "head_dim", *ACTIVATIONS, "tie_word_embeddings"]
     if not any(content.get(name) for name in ("rope_parameters", "rope_scaling", "rope_theta")):
         names.append("rope_parameters")

@@ -30,6 +30,7 @@ import numpy as np
 
 from taps.data.chat_template import RefusedByTemplateError, one_template, render, render_marked, settled_template
 from taps.data.stop_tokens import special_ids, stop_ids
+from taps.data.tokenizer_files import load_tokenizer
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folder_records import check_folder
 
@@ -116,14 +117,8 @@ class ChatTokenizer:
         Raises:
             TapsError: not a target's folder, or as in the constructor.
         """
-        from transformers import AutoTokenizer
-
         check_folder(target, kind="target", without=".safetensors")
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(target)
-        except (OSError, ValueError) as error:
-            line = str(error).strip().splitlines()[0]
-            raise TapsError(target, f"no tokenizer ({line})", expected="a folder of taps.prepare_target") from None
+        tokenizer = load_tokenizer(target)
         return cls(tokenizer, eos_ids=stop_ids(target, tokenizer), where=target)
 
     def encode(self, conversations: Iterable[Turns], *, max_length: int | None = None) -> list[TokenRow | Reason]:

@@ -67,7 +67,11 @@ def compute_features(
         finite = torch.stack([features[i].isfinite().all() for i in batch])
         if not all(flags := finite.tolist()):
             row = batch[flags.index(False)]
-            raise TapsError("target", f"features of row {row} are not finite", remedy="compute in --dtype float32")
+            raise TapsError(
+                "target",
+                f"features of row {row} are not finite",
+                remedy="compute in --dtype float32; if it is, fetch the target again",
+            )
         on_tokens(sum(len(rows[i]) for i in batch))
     return [features[i] for i in range(len(rows))]
 

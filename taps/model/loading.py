@@ -10,7 +10,7 @@ import torch
 
 from taps.model.weight_files import check_finite, few
 from taps.plumbing.cli import in_one_line
-from taps.plumbing.errors import TapsError
+from taps.plumbing.errors import TapsError, first_words
 
 _AGAIN = "fetch the model again, or merge its adapter into it"
 
@@ -47,7 +47,7 @@ def load_model(
             raise
         if "conversion of the weights" in str(error):
             raise TapsError(where, "weights that cannot be converted to the library's form", remedy=_AGAIN) from error
-        raise TapsError(where, "the library cannot load this model", found=one_line(error)) from error
+        raise TapsError(where, "the library cannot load this model", found=first_words(error)) from error
     model, info = loaded
     check_loaded(where, info)
     return model.eval().requires_grad_(False)
@@ -82,16 +82,6 @@ def check_weights(where: object, model: Any) -> None:
         TapsError: names those that are.
     """
     check_finite(where, dict(model.named_parameters()), remedy="fetch the model again")
-
-
-def one_line(error: Exception) -> str:
-    """Returns the first line of a library's complaint, with its kind where the words alone do not tell."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if not lines:
-        return type(error).__name__
-    if len(lines) > 1 and lines[0].endswith(":"):
-        return f"{lines[0]} {lines[1]}"
-    return lines[0] if isinstance(error, ValueError | ImportError) else f"{type(error).__name__}: {lines[0]}"
 
 
 def _name(key: object) -> str:

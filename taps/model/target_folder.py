@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from taps.data.chat_template import PROBE, RefusedByTemplateError, render
 from taps.data.stop_tokens import end_of_turn, stop_ids
-from taps.model.loading import one_line
+from taps.data.tokenizer_files import load_tokenizer
 from taps.plumbing.artefacts import write_json
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folder_records import check_folder, hashes_of
@@ -82,16 +82,8 @@ def settle_tokenizer(folder: Path, *, trust_remote_code: bool, where: Path | Non
     Raises:
         TapsError: no tokenizer, no template, or one that cannot render a conversation or renders it ever otherwise.
     """
-    from transformers import AutoTokenizer
-
     where = where or folder
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
-    except MemoryError:
-        raise
-    except Exception as error:  # each class of tokenizer stumbles in its own way
-        remedy = "a tokenizer.model without tokenizer.json needs: pip install sentencepiece protobuf"
-        raise TapsError(where, "no usable tokenizer", found=one_line(error), remedy=remedy) from error
+    tokenizer = load_tokenizer(folder, where=where, trust_remote_code=trust_remote_code)
     if not (folder / "tokenizer.json").exists():
         tokenizer.save_pretrained(folder)
     if not tokenizer.chat_template:

@@ -91,17 +91,21 @@ def read_index(path: Path, *, suffix: str = ".safetensors") -> dict[str, str]:
     return weight_map
 
 
-def tensor_dtypes(path: Path) -> dict[str, str]:
-    """Returns name -> dtype, e.g. `BF16`, of the tensors in a safetensors file, from its header alone.
+def _header(path: Path) -> dict[str, tuple[str, list[int]]]:
+    """Returns name -> (dtype, e.g. `BF16`, and shape) of the tensors in a safetensors file.
 
     Raises:
         TapsError: not a whole safetensors file.
     """
     from safetensors import SafetensorError, safe_open
 
+    if path.suffix == ".bin":
+        remedy = "make a target of the folder with: python -m taps.prepare_target --source FOLDER"
+        raise TapsError(path, "pickled weights", expected="safetensors", remedy=remedy)
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            return {name: (piece.get_dtype(), piece.get_shape()) for name, piece in slices.items()}
     except (SafetensorError, OSError) as error:
         raise _unreadable(path, _line(error)) from None
 
@@ -114,7 +118,7 @@ def index_of(files: Sequence[Path]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for path in files:
-        for name, dtype in tensor_dtypes(path).items():
+        for name, (dtype, _) in _header(path).items():
             if name in found:
                 raise TapsError(path, f"holds {name} too", expected=f"that of {found[name]} alone", remedy=_AGAIN)
             _check_plain(path, name, dtype)
@@ -123,15 +127,18 @@ def index_of(files: Sequence[Path]) -> dict[str, str]:
 
 
 def num_parameters(files: Sequence[Path]) -> int:
-    """Returns the numbers that safetensors `files` hold, from their headers alone."""
-    from math import prod
+    """Returns the numbers that safetensors `files` hold, from their headers alone.
 
-    from safetensors import safe_open
+    Raises:
+        TapsError: one is no safetensors file, or as `check_plain`.
+    """
+    from math import prod
 
     total = 0
     for path in files:
-        with safe_open(path, framework="pt") as file:
-            total += sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (no mapping)
+        for name, (dtype, shape) in _header(path).items():
+            _check_plain(path, name, dtype)
+            total += prod(shape)
     return total
 
 

@@ -43,6 +43,9 @@ def run(main: Callable[[], None]) -> None:
         line = in_one_line(error)
         if line is None or "TAPS_TRACEBACK" in os.environ:
             raise
+        from taps.plumbing.progress import end_bars  # costs the import of tqdm, which many stages do without
+
+        end_bars()
         print(f"error: {line}", file=sys.stderr)
         sys.exit(1)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taps.plumbing.artefacts import (
@@ -69,6 +69,7 @@ def test_truncated(tmp_path: Path, shape: Shape, kept: float) -> None:
 
 
 @each_shape
+@settings(deadline=None)  # the first example imports what reads tables
 @given(data=st.data())
 def test_a_changed_byte_is_seen_or_changes_nothing(shape: Shape, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
