@@ -12,7 +12,8 @@ Files are streamed: memory does not grow with their size. No bad record stops a 
 `--part` takes those whose hash lies in an interval: the rest of the file can be a benchmark (`taps.prompts --part`).
 
 Output (JSON lines, kind `corpus`): {"id": unique text, "turns": [{"role": "system|user|assistant", "text"}, ...]},
-an optional system turn, then user and assistant by turns, the assistant last.
+an optional system turn, then user and assistant by turns, the assistant last. An answer that its authors marked as not
+to be learnt (`weight` 0, `train` false) says "taught": false.
 """
 
 from __future__ import annotations

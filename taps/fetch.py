@@ -44,6 +44,7 @@ from taps.plumbing.errors import ArtefactError, TapsError
 from taps.plumbing.folder_records import listing_digest
 from taps.plumbing.folders import atomic_folder, link, visible_files
 from taps.plumbing.hashes import sha256_of
+from taps.plumbing.lease import open_lock
 from taps.plumbing.plain_names import plain_name
 from taps.plumbing.progress import progress
 from taps.plumbing.provenance import provenance
@@ -79,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     origin = describe_origin(arguments)
     output.parent.mkdir(parents=True, exist_ok=True)
     # A second process waits here and then finds the work done. The kernel frees the lock of a process that dies.
-    with open(output.parent / f".{output.name}.lock", "w") as lock:
+    with open_lock(output.parent / f".{output.name}.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not arguments.path and is_complete(output, origin, arguments.sha256):
             print(f"{output}: already there", file=sys.stderr)

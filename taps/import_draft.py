@@ -18,7 +18,6 @@ own; positions reach as far as the target's, whatever the checkpoint was trained
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,6 +28,7 @@ from taps.model.family import FAMILIES
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.errors import TapsError
 from taps.plumbing.provenance import provenance, sha256_of
+from taps.plumbing.strangers import read_object
 
 if TYPE_CHECKING:
     import torch
@@ -45,13 +45,9 @@ def read_content(path: Path) -> dict[str, Any]:
         TapsError: missing, not JSON, or not an object.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_object(path, remedy="fetch the checkpoint again")
     except FileNotFoundError:
         raise TapsError(path, "missing", expected="the config.json of an EAGLE head") from None
-    except ValueError as error:
-        raise TapsError(path, f"not JSON ({error})") from None
-    if not isinstance(content, dict):
-        raise TapsError(path, "not the config.json of a model", expected="an object", found=type(content).__name__)
     return content
 
 
@@ -121,13 +117,14 @@ def import_folder(
     from taps.model.checkpoint import check_tensors, save_drafter
     from taps.model.flavours import settle_bias
     from taps.model.target_head import read_config
-    from taps.model.weight_files import check_finite, find_weights, read_weights
+    from taps.model.weight_files import check_finite, check_plain, find_weights, read_weights
 
     content = read_content(folder / "config.json")
     config = shape_of(folder / "config.json", content, read_config(target), family=family)
     weights = find_weights(folder)
     path = weights.files[0] if len(weights.files) == 1 else folder
     tensors = read_weights(weights)
+    check_plain(path, {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()})
     check_finite(path, tensors, remedy="ask its authors for whole weights")
     tensors, config = settle_bias(drop_copies(path, tensors, target), config, content.get("architectures"))
     if config.bias and "fc.bias" not in tensors:

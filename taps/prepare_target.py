@@ -16,13 +16,12 @@ import json
 import shutil
 import struct
 from collections.abc import Mapping, Sequence
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taps.data.chat_template import DATE, settle_template, template_option
+from taps.data.chat_template import DATE, day, settle_template, template_option
 from taps.model.architecture import check_architecture
-from taps.model.config_keys import ACTIVATIONS, NEEDED, check_logits
+from taps.model.config_keys import ACTIVATIONS, NEEDED, check_logits, check_numbers
 from taps.model.target_folder import (
     check_template_tokens,
     finish_target,
@@ -30,11 +29,12 @@ from taps.model.target_folder import (
     settle_tokenizer,
     write_plain_json,
 )
-from taps.model.weight_files import SAFETENSORS, WHOLE, WeightFiles, find_weights, index_of, read_each
+from taps.model.weight_files import SAFETENSORS, WHOLE, WeightFiles, check_plain, find_weights, index_of, read_each
 from taps.plumbing.cli import run, stage_parser
-from taps.plumbing.errors import TapsError
+from taps.plumbing.errors import TapsError, first_words
 from taps.plumbing.folders import atomic_folder, link
 from taps.plumbing.provenance import digest_of
+from taps.plumbing.strangers import read_object
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -65,7 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--date",
-        type=date.fromisoformat,
+        type=day,
         default=DATE,
         help="what the chat template takes for today (default: %(default)s)",
     )
@@ -86,16 +86,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         else:
             adopt_folder(source, folder, trust_remote_code=trust)
         options = dict(arguments.template_option)
-        settle_template(folder, template=arguments.chat_template, today=arguments.date, options=options)
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        tokenizer = settle_tokenizer(folder, trust_remote_code=trust)
+        given = {"template": arguments.chat_template, "today": arguments.date, "options": options}
+        settle_template(folder, where=source, **given)
+        config = read_object(folder / "config.json")
+        tokenizer = settle_tokenizer(folder, trust_remote_code=trust, where=source)
         check_template_tokens(tokenizer, config["vocab_size"])
 
         from taps.model.rehearsal import rehearse
 
         rehearse(folder, config, where=source, trust_remote_code=trust)
         facts = {"source": {"name": source.name, "digest": digest_of(source)}}
-        finish_target(folder, stage="taps.prepare_target", facts=facts, tokenizer=tokenizer)
+        finish_target(folder, stage="taps.prepare_target", facts=facts, tokenizer=tokenizer, where=source)
 
 
 def find_source(source: Path) -> Path:
@@ -185,23 +186,21 @@ def restore_pre_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None
 
 def adopt_folder(source: Path, folder: Path, *, trust_remote_code: bool) -> None:
     """Writes a model folder's config and tokenizer to `folder` and links its weights there."""
-    try:
-        config = json.loads((source / "config.json").read_text(encoding="utf-8"))
-    except ValueError:
-        config = None
-    if not isinstance(config, dict):
-        raise TapsError(source / "config.json", "not a JSON object", remedy="fetch the model again")
+    config = read_object(source / "config.json", remedy="fetch the model again")
     check_architecture(config, where=source / "config.json")
-    if config.get("auto_map") and not trust_remote_code:
+    check_numbers(source / "config.json", config)
+    if (code := config.get("auto_map")) and not trust_remote_code:
         raise TapsError(
             source / "config.json",
             "the model wants to run its own Python code",
-            found=sorted(map(str, config["auto_map"].values())),
+            found=sorted(map(str, code.values())) if isinstance(code, dict) else code,
             remedy="read that code, then give --trust-remote-code",
         )
     names = {*_TOKENIZER_FILES, "config.json", "generation_config.json"}
     wanted = [file for file in source.iterdir() if file.name in names or (file.suffix == ".py" and trust_remote_code)]
     for file in wanted:
+        if file.suffix == ".json":
+            read_object(file, remedy="fetch the model again")  # before a library stumbles over it
         shutil.copyfile(file, folder / file.name)
     config = settle_config(folder, where=source / "config.json", trust_remote_code=trust_remote_code)
     check_draftable(config, where=source / "config.json")
@@ -231,7 +230,8 @@ def convert_pickled_weights(weights: WeightFiles, folder: Path) -> dict[str, str
 
     weight_map: dict[str, str] = {}
     total = len(weights.files)
-    for number, (_, found) in enumerate(read_each(weights), start=1):
+    for number, (file, found) in enumerate(read_each(weights), start=1):
+        check_plain(file, found)
         tensors = {name: value.contiguous().clone() for name, value in found.items()}
         name = WHOLE if total == 1 else f"model-{number:05d}-of-{total:05d}.safetensors"
         save_file(tensors, folder / name, metadata={"format": "pt"})
@@ -250,12 +250,13 @@ def settle_config(folder: Path, *, where: object, trust_remote_code: bool) -> di
     from transformers import AutoConfig
 
     path = folder / "config.json"
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    content = read_object(path)
     try:
         known = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
-    except (ValueError, KeyError, ImportError, TypeError) as error:
-        line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise TapsError(where, "a config.json that the library cannot read", found=line) from error
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # every class of config has checks of its own
+        raise TapsError(where, "a config.json that the library cannot read", found=first_words(error)) from error
     names = [*NEEDED, "num_key_value_heads", "head_dim", *ACTIVATIONS, "tie_word_embeddings"]
     if not any(content.get(name) for name in ("rope_parameters", "rope_scaling", "rope_theta")):
         names.append("rope_parameters")

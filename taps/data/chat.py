@@ -30,11 +30,13 @@ import numpy as np
 
 from taps.data.chat_template import RefusedByTemplateError, one_template, render, render_marked, settled_template
 from taps.data.stop_tokens import special_ids, stop_ids
+from taps.data.tokenizer_files import load_tokenizer
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folder_records import check_folder
 
 Turns = Sequence[Mapping[str, Any]]
-"""{"role": "system|user|assistant", "text": str} each; the last one may say "cut": true, if it was broken off."""
+"""{"role": "system|user|assistant", "text": str} each; an answer may say "taught": false, so that it is not supervised,
+and the last one "cut": true, if it was broken off."""
 
 
 class Reason(StrEnum):
@@ -115,14 +117,8 @@ class ChatTokenizer:
         Raises:
             TapsError: not a target's folder, or as in the constructor.
         """
-        from transformers import AutoTokenizer
-
         check_folder(target, kind="target", without=".safetensors")
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(target)
-        except (OSError, ValueError) as error:
-            line = str(error).strip().splitlines()[0]
-            raise TapsError(target, f"no tokenizer ({line})", expected="a folder of taps.prepare_target") from None
+        tokenizer = load_tokenizer(target)
         return cls(tokenizer, eos_ids=stop_ids(target, tokenizer), where=target)
 
     def encode(self, conversations: Iterable[Turns], *, max_length: int | None = None) -> list[TokenRow | Reason]:
@@ -168,15 +164,20 @@ class ChatTokenizer:
         last_is_taught = self._marks_generation or rendered.spans[-1][1] == len(rendered.text)
         return replace(rendered, cut=last_is_taught)
 
-    def _marked(self, turns: Turns) -> _Rendered:
+    def _marked(self, turns: Turns) -> _Rendered | Reason:
         """Returns text and spans as the template's own generation blocks name them."""
         text, spans = render_marked(self.tokenizer, _messages(turns))
+        answers = [turn for turn in turns if turn["role"] == "assistant"]
+        if not all(map(_is_taught, answers)):
+            if len(spans) != len(answers):  # nobody knows which block is whose
+                return Reason.TEMPLATE_NOT_PREFIX_STABLE
+            spans = [span for span, turn in zip(spans, answers, strict=True) if _is_taught(turn)]
         return _Rendered(text=text, spans=spans)
 
     def _chained(self, turns: Turns) -> _Rendered | Reason:
         """Returns text and spans from rendered prefixes."""
         text, spans = self._apply(turns), []
-        answers = [i for i, turn in enumerate(turns) if turn["role"] == "assistant"]
+        answers = [i for i, turn in enumerate(turns) if turn["role"] == "assistant" and _is_taught(turn)]
         for i in answers:
             before = self._apply(turns[:i], add_generation_prompt=True)
             after = self._apply(turns[: i + 1])
@@ -253,6 +254,10 @@ class ChatTokenizer:
                 inside = inside[: marks[-1] + 1] if len(marks) else inside
             supervised[inside] = True
         return supervised
+
+
+def _is_taught(turn: Mapping[str, Any]) -> bool:
+    return turn.get("taught", True) is not False
 
 
 def _messages(turns: Turns) -> list[dict[str, str]]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections.abc import Iterator
 from itertools import chain, count
@@ -30,7 +31,10 @@ def stream_csv(path: Path) -> Iterator[Record]:
     """
     csv.field_size_limit(sys.maxsize)
     lines = _lines(path)
-    header = next(lines, "")
+    try:
+        header = next(filter(str.strip, lines), "")
+    except CutOffError:
+        header = ""
     separator = "\t" if ".tsv" in path.suffixes else max(_SEPARATORS, key=header.count)
     rows = csv.reader(chain([header], lines), delimiter=separator, strict=True)
     names = _names(path, rows)
@@ -54,7 +58,7 @@ def stream_csv(path: Path) -> Iterator[Record]:
 
 def _names(path: Path, rows: Iterator[list[str]]) -> list[str]:
     try:
-        names = next(rows, [])
+        names = [name.strip() for name in next(rows, [])]
     except (csv.Error, CutOffError):
         names = []
     if not names or len(set(names)) < len(names):
@@ -64,10 +68,16 @@ def _names(path: Path, rows: Iterator[list[str]]) -> list[str]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Yields a file's lines with their ends; only a line feed ends one, as a quoted cell may hold other breaks."""
-    rest = ""
+    """Yields a file's lines with their ends; only a line feed ends one, as a quoted cell may hold other breaks.
+
+    Where the first line ends with a carriage return alone, so do all.
+    """
+    rest, end = "", ""
     for piece in read_text(path):
-        *whole, rest = (rest + piece).split("\n")
-        yield from (f"{line}\n" for line in whole)
+        text = rest + piece
+        if not end and (found := re.search(r"\r(?=[^\n])|\n", text)):
+            end = found.group()
+        *whole, rest = text.split(end) if end else [text]
+        yield from (f"{line}{end}" for line in whole)
     if rest:
         yield rest

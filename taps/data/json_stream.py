@@ -22,7 +22,7 @@ _LONGEST = 256 << 20  # characters; what has not ended by then lacks a quote or 
 _TOKEN = 64  # characters behind an error that must be there before it counts: a number may go on in the next piece
 _MOST_KEYS = 16
 _DECODER = json.JSONDecoder(strict=False)  # raw line breaks inside strings do no harm
-_BLANK = re.compile(r"[\s,\x00]*")
+_BLANK = re.compile(r"[\s,\x00\ufeff]*")  # files with marks may have been joined
 _OPENING = re.compile(r'\{\s*"(\w+)"\s*:')
 _UNFINISHED_NUMBER = re.compile(r"\.|[eE][+-]?")
 _LITERALS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")

@@ -17,7 +17,7 @@ from taps.data.conversations import ROLES
 from taps.data.json_stream import Record
 from taps.data.parts import OTHER_PART, Part
 from taps.data.record_ids import UniqueIds, record_id
-from taps.data.texts import Reason, as_list, clean_text, first_present, read_text
+from taps.data.texts import Reason, as_list, clean_text, first_present, has_media, read_text
 from taps.plumbing.catalogue import Catalogue
 
 WITHOUT_REFERENCE = "without a reference answer"
@@ -116,6 +116,7 @@ def listed_turns(record: Mapping[str, Any]) -> Prompt | Reason | PromptReason:
     turns = as_list(value) or ([value] if isinstance(value, str) else value)
     if not isinstance(turns, list):
         return PromptReason.TURNS_NOT_A_LIST
+    turns = [turn for turn in turns if turn is not None]
     if not turns:
         return Reason.NO_TURNS
     category = first_present(record, ("category",))
@@ -229,4 +230,6 @@ def read_prompts(
 def _read(record: Record, reader: PromptReader) -> Prompt | str:
     if record.problem:
         return record.problem
-    return reader.read(record.value) if isinstance(record.value, Mapping) else Reason.NOT_AN_OBJECT
+    if not isinstance(record.value, Mapping):
+        return Reason.NOT_AN_OBJECT
+    return Reason.NOT_ONLY_TEXT if has_media(record.value) else reader.read(record.value)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from taps.data.csv_stream import stream_csv
 from taps.data.json_stream import Record, stream_json
-from taps.data.text_files import open_bytes, refuse_strangers
+from taps.data.text_files import compression_of, first_bytes, refuse_strangers
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import visible_files
 
@@ -31,6 +31,8 @@ def stream_records(path: Path) -> Iterator[Record]:
     if path.is_file():
         yield from _stream_file(path)
         return
+    if not path.is_dir():
+        raise TapsError(path, "neither a file nor a folder", remedy="write what comes out of it to a file first")
     files = [file for file in sorted(visible_files(path)) if _suffix(file) in (*_JSON, *_CSV, *_TABLES)]
     files = [file for file in files if file.name not in _NOT_DATA]
     if not files:
@@ -49,14 +51,15 @@ def _suffix(path: Path) -> str:
 
 
 def _stream_file(path: Path) -> Iterator[Record]:
-    with open_bytes(path) as file:
-        head = file.read(512)
+    head = first_bytes(path)
     form = next((form for magic, form in _MAGIC.items() if head.startswith(magic)), _TABLES.get(_suffix(path)))
     if form is None:
         yield from (stream_csv if _suffix(path) in _CSV else stream_json)(path)
         return
+    refuse_strangers(path, head)
+    if compression := compression_of(path):
+        raise TapsError(path, f"{form} that was compressed once more ({compression})", remedy="decompress it")
     from taps.data.table_files import stream_table  # text needs none of it
 
-    refuse_strangers(path, head)
     for index, row in enumerate(stream_table(path, form)):
         yield Record(index=index, value=row)

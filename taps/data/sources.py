@@ -8,6 +8,7 @@ from typing import Any
 
 from taps.data.generated import parse_templates
 from taps.data.parts import parse_part
+from taps.plumbing.errors import TapsError
 
 
 def add_source_flags(parser: argparse.ArgumentParser) -> None:
@@ -32,9 +33,12 @@ def settle_source(options: argparse.Namespace) -> dict[str, Any]:
     """Parses --templates and --part in place; returns the facts for provenance, those left out not among them.
 
     Raises:
-        TapsError: one of them does not say what it should.
+        TapsError: one of them does not say what it should, or there is no such input.
     """
     given = {name: getattr(options, name) for name in ("templates", "part") if getattr(options, name) is not None}
     options.templates = parse_templates(options.templates) if options.templates is not None else None
     options.part = parse_part(options.part) if options.part is not None else None
+    for path in options.input:
+        if not path.exists():
+            raise TapsError(path, "no such file or folder", remedy="fetch it with python -m taps.fetch")
     return {"reader": options.reader, "task": options.task, **given}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from taps.data.chat_template import PROBE, RefusedByTemplateError, render
 from taps.plumbing.errors import TapsError
+from taps.plumbing.strangers import read_object
 
 
 def special_ids(tokenizer: Any) -> frozenset[int]:
@@ -16,24 +16,32 @@ def special_ids(tokenizer: Any) -> frozenset[int]:
     return frozenset(added | set(tokenizer.all_special_ids))
 
 
-def stop_ids(folder: Path, tokenizer: Any) -> frozenset[int]:
+def stop_ids(folder: Path, tokenizer: Any, *, where: Path | None = None) -> frozenset[int]:
     """Returns the ids that end an answer of the model in a folder; none if nothing names one.
 
     They are those of its config.json and generation_config.json, the tokenizer's own, and the token that its chat
     template puts after an assistant turn: several released models list only the former, and then run on and on.
 
+    Args:
+        folder: Of the model.
+        tokenizer: Its own.
+        where: Names the folder in messages, where that is only its copy.
+
     Raises:
-        TapsError: a file that is no JSON object, or a chat template that cannot render a conversation.
+        TapsError: a file that is no JSON object or names no token, or a chat template that cannot render a
+            conversation.
     """
-    ids = {tokenizer.eos_token_id, end_of_turn(tokenizer, where=folder)}
+    where = where or Path(folder)
+    ids = {tokenizer.eos_token_id, end_of_turn(tokenizer, where=where)} - {None}
     for name in ("config.json", "generation_config.json"):
         path = Path(folder) / name
-        try:
-            value = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id") if path.exists() else None
-        except (ValueError, AttributeError):
-            raise TapsError(path, "not a JSON object", remedy="fetch the model again") from None
-        ids.update(value if isinstance(value, list) else [value])
-    return frozenset(id_ for id_ in ids if isinstance(id_, int))
+        value = read_object(path, remedy="fetch the model again").get("eos_token_id") if path.exists() else None
+        declared = [] if value is None else value if isinstance(value, list) else [value]
+        if not all(isinstance(id_, int) and not isinstance(id_, bool) and id_ >= 0 for id_ in declared):
+            problem, expected = "eos_token_id is no token", "a number from 0 on, or a list of them"
+            raise TapsError(where / name, problem, expected=expected, found=repr(value), remedy="correct it there")
+        ids.update(declared)
+    return frozenset(ids)
 
 
 def end_of_turn(tokenizer: Any, *, where: object = "chat template") -> int | None:

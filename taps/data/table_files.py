@@ -22,6 +22,7 @@ from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import visible_files
 
 _LONGEST_COMPLAINT = 240
+_ROWS = 1024  # read at once
 
 PARQUET, ARROW = "parquet", "arrow"
 
@@ -61,7 +62,14 @@ def stream_table(path: Path, form: str) -> Iterator[dict[str, Any]]:
         link = folder / f"data.{form}"  # its own name may look like a pattern to the library
         link.symlink_to(path.resolve())
         options: dict[str, Any] = {"split": "train", "streaming": True, "cache_dir": str(folder / "cache")}
-        yield from datasets.load_dataset(form, data_files=str(link), **options)
+        if form == PARQUET:
+            options["batch_size"] = _ROWS  # else that of the first row group, which may have none
+        try:
+            yield from datasets.load_dataset(form, data_files=str(link), **options)
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise ValueError(str(error)) from None  # Arrow's word for bytes that it cannot read
 
 
 def stream_split(source: Split) -> Iterator[dict[str, Any]]:
@@ -139,12 +147,14 @@ def _library(source: object, form: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="taps-datasets-", ignore_cleanup_errors=True) as folder:
         try:
             yield Path(folder)
-        except (ValueError, TypeError, RuntimeError, ImportError, datasets.exceptions.DatasetsError) as error:
+        except (TapsError, OSError, MemoryError):
+            raise
+        except Exception as error:  # of the library, of Arrow, of the YAML in a card
             found = _line(error)
             remedy = "check what it is and holds; a damaged file is mended by fetching it again"
             if "zstd not supported" in found:
                 remedy = "pip install zstandard"
-            raise TapsError(source, f"cannot be read as {form}", found=found, remedy=remedy) from None
+            raise TapsError(source, f"cannot be read as {form}", found=found, remedy=remedy) from error
 
 
 def _mirror(source: Path, folder: Path) -> Path:

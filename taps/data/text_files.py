@@ -1,6 +1,6 @@
 """Text out of files as people have them: compressed or not, in any Unicode encoding; what holds no text says so.
 
-What a file is follows from its first bytes, not from its name: a download that went wrong keeps the name of the data.
+How a file is wrapped follows from its first bytes, not from its name.
 """
 
 from __future__ import annotations
@@ -8,29 +8,17 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
-import json
 import lzma
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from taps.plumbing.errors import TapsError
+from taps.plumbing.strangers import HEAD, encoding_of, stranger
 
 _BLOCK = 1 << 16
-_HEAD = 512
-
-_LFS = b"version https://git-lfs.github.com/spec/"
-_STRANGERS = {  # first bytes -> (what the file is, what to do)
-    b"PK\x03\x04": ("a zip archive", "unpack it and name the file inside"),
-    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "unpack it and name the file inside"),
-    b"Rar!": ("a rar archive", "unpack it and name the file inside"),
-    b"%PDF": ("a PDF", "name the file that holds the records"),
-    b"SQLite format 3": ("an SQLite database", "export its table as JSON lines"),
-    b"\x89HDF": ("an HDF5 file", "export its records as JSON lines"),
-    b"\x80\x04\x95": ("a Python pickle", "export its records as JSON lines; pickles can run code"),
-    _LFS: ("a Git-LFS pointer, not the data it points to", "run `git lfs pull` where it came from, or fetch it again"),
-}
 
 
 class CutOffError(Exception):
@@ -45,8 +33,16 @@ def open_bytes(path: Path) -> Any:
 def compression_of(path: Path) -> str:
     """Returns `.gz`, `.bz2`, `.xz`, `.zst`, or nothing for a file that is not compressed; its name does not matter."""
     with open(path, "rb") as file:
-        head = file.read(8)
-    return next((suffix for magic, suffix in _COMPRESSED.items() if head.startswith(magic)), "")
+        return _compression(file.read(8))
+
+
+def first_bytes(path: Path) -> bytes:
+    """Returns how a file's content begins, decompressed; nothing if it breaks off there."""
+    try:
+        with open_bytes(path) as file:
+            return _piece(path, file)[:HEAD]
+    except CutOffError:
+        return b""
 
 
 def read_text(path: Path) -> Iterator[str]:
@@ -55,19 +51,20 @@ def read_text(path: Path) -> Iterator[str]:
     Bytes that are not UTF-8 become lone surrogates, as do those of UTF-16 and UTF-32.
 
     Raises:
-        TapsError: no text but an archive, a web page, a Git-LFS pointer and the like.
+        TapsError: no text but an archive, a web page, a Git-LFS pointer and the like; or a compressed file of which
+            bytes have changed, so that some of the text before may be another one.
         CutOffError: a compressed or UTF-16 stream that breaks off; all text before was yielded.
     """
     with open_bytes(path) as file:
-        head = _piece(file)
+        head = _piece(path, file)
         refuse_strangers(path, head)
-        encoding = json.detect_encoding(head[:4])
+        encoding = encoding_of(head)
         errors = "surrogateescape" if encoding.startswith("utf-8") else "surrogatepass"
         decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf-8" else encoding)(errors)
         block = head
         while block:
             yield _decoded(decoder, block, final=False)
-            block = _piece(file)
+            block = _piece(path, file)
         yield _decoded(decoder, b"", final=True)
 
 
@@ -77,28 +74,24 @@ def refuse_strangers(path: Path, head: bytes) -> None:
     Raises:
         TapsError: they are not those of text records.
     """
-    for magic, (what, remedy) in _STRANGERS.items():
-        if head.startswith(magic):
-            raise TapsError(path, what, expected="JSON, JSON lines, CSV, parquet or arrow", remedy=remedy)
-    if head[257:262] == b"ustar":
-        raise TapsError(path, "a tar archive", remedy="unpack it and name the file inside")
-    start = head.removeprefix(codecs.BOM_UTF8).lstrip()[:14].lower()
-    if start.startswith(b"<"):
-        page = start.startswith((b"<!doctype html", b"<html", b"<head"))
-        what = "an HTML page, perhaps one that says why the download failed" if page else "markup (XML or HTML)"
-        raise TapsError(path, what, expected="JSON, JSON lines, CSV, parquet or arrow", remedy="download it again")
+    if found := stranger(head):
+        raise TapsError(path, found[0], expected="JSON, JSON lines, CSV, parquet or arrow", remedy=found[1])
+    if _compression(head):
+        raise TapsError(path, "compressed twice", remedy="decompress it once")
 
 
-def _piece(file: Any) -> bytes:
+def _piece(path: Path, file: Any) -> bytes:
     """Returns the next bytes, none at the end; one read of the stream below, so that nothing read is lost."""
     try:
         return file.read1(_BLOCK) if hasattr(file, "read1") else file.read(_BLOCK)
-    except (EOFError, zlib.error, lzma.LZMAError) as error:
+    except EOFError as error:
         raise CutOffError(str(error)) from None
-    except OSError as error:
-        if error.errno is not None:  # the disk's fault; decompressors give no number
+    except (zlib.error, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the disk's fault; decompressors give no number
             raise
-        raise CutOffError(str(error)) from None
+        if "Truncated" in str(error):  # Arrow's word for zstd that ends early
+            raise CutOffError(str(error)) from None
+        raise TapsError(path, "damaged since it was compressed", found=error, remedy="fetch it again") from None
 
 
 def _decoded(decoder: Any, block: bytes, *, final: bool) -> str:
@@ -117,11 +110,20 @@ def _zstd(path: Path) -> Any:
     return pyarrow.CompressedInputStream(pyarrow.OSFile(str(path)), "zstd")
 
 
+def _compression(head: bytes) -> str:
+    return next((suffix for magic, suffix in _COMPRESSED.items() if re.match(magic, head)), "")
+
+
 def _plain(path: Path) -> Any:
     return open(path, "rb")
 
 
-_COMPRESSED = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
+_COMPRESSED = {  # a zstd file may begin with a frame to be skipped, as those of several threads do
+    rb"\x1f\x8b": ".gz",
+    rb"BZh[1-9]": ".bz2",
+    rb"\xfd7zXZ\x00": ".xz",
+    rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18": ".zst",
+}
 _OPENERS: dict[str, Callable[[Path], Any]] = {
     "": _plain,
     ".gz": gzip.open,

@@ -20,6 +20,7 @@ REASONING_LEFT_OUT = "reasoning left out"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TEXT_PARTS = (None, "text", "input_text", "output_text")
 _REASONING_PARTS = ("reasoning", "thinking", "redacted_thinking", "reasoning_text")
+_MEDIA = ("image", "images", "audio", "audios", "video", "videos")
 _TOOL_PARTS = ("tool_call", "tool_use", "tool_result", "function_call", "function_call_output")
 
 
@@ -62,16 +63,21 @@ class Text:
 
 
 def first_present(record: Mapping[str, Any], keys: Iterable[str]) -> Any:
-    """Returns the value of the first key that holds something, else a blank text if one holds that, else None."""
+    """Returns the value of the first key that holds something, else one that is blank or empty, else None."""
     blank = None
     for key in keys:
         value = record.get(key)
         if value is None or value != value:  # NaN is what tables write for null
             continue
-        if not isinstance(value, str) or value.strip():
+        if value.strip() if isinstance(value, str) else value or not isinstance(value, list | Mapping):
             return value
         blank = value
     return blank
+
+
+def has_media(record: Mapping[str, Any]) -> bool:
+    """Returns whether a picture, sound or film belongs to a record's text."""
+    return bool(first_present(record, _MEDIA))
 
 
 def clean_text(value: Any) -> str | Reason:
@@ -89,13 +95,20 @@ def clean_text(value: Any) -> str | Reason:
 
 
 def read_text(value: Any) -> Text | Reason:
-    """Returns a text that is given as one string, or as parts [{"type": "text", "text": ...}, ...], joined by lines."""
-    if not isinstance(value, list) or not value or not all(isinstance(part, Mapping) for part in value):
+    """Returns a text that is given as one string, or as parts [{"type": "text", "text": ...}, ...], joined by lines.
+
+    Parts may be strings, too, and a lone one need not stand in a list.
+    """
+    parts = [value] if isinstance(value, Mapping) else value
+    if not isinstance(parts, list) or not parts or not all(isinstance(part, Mapping | str) for part in parts):
         text = clean_text(value)
         return text if isinstance(text, Reason) else Text(text=text)
     texts: list[str] = []
     notes: tuple[str, ...] = ()
-    for part in value:
+    for part in parts:
+        if isinstance(part, str):
+            texts.append(part)
+            continue
         kind = first_present(part, ("type",))
         if kind in _REASONING_PARTS:
             notes = (REASONING_LEFT_OUT,)
@@ -107,6 +120,8 @@ def read_text(value: Any) -> Text | Reason:
             if not isinstance(text, str):
                 return Reason.TEXT_NOT_A_STRING
             texts.append(text)
+        elif kind is None and any(part.values()):
+            return Reason.NOT_ONLY_TEXT
     joined = clean_text("\n".join(texts))
     return joined if isinstance(joined, Reason) else Text(text=joined, notes=notes)
 

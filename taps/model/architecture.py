@@ -34,7 +34,8 @@ def check_architecture(config: Mapping[str, Any], *, where: object) -> None:
         refuse("encoder-decoder models cannot be drafted for", config.get("model_type"))
     if "text_config" in config:
         refuse("multimodal models are not supported", config.get("model_type"))
-    others = sorted(set(config.get("layer_types") or ()) - {"full_attention"})
+    kinds = config.get("layer_types") or []
+    others = sorted({str(kind) for kind in (kinds if isinstance(kinds, list) else [kinds])} - {"full_attention"})
     if others:
         refuse("some layers have no full attention", ", ".join(others))
     recurrent = sorted(key for key in config if key in _RECURRENT_KEYS or key.startswith("mamba"))
@@ -43,5 +44,6 @@ def check_architecture(config: Mapping[str, Any], *, where: object) -> None:
     if config.get("sliding_window") and config.get("use_sliding_window", True):
         refuse("sliding-window attention", f"sliding_window {config['sliding_window']}")
     if config.get("quantization_config"):
-        method = config["quantization_config"].get("quant_method", "unknown")
+        quantised = config["quantization_config"]
+        method = quantised.get("quant_method", "unknown") if isinstance(quantised, Mapping) else quantised
         refuse("quantised weights: the draft model needs the plain embedding and head", method)

@@ -15,7 +15,7 @@ from safetensors.torch import save
 from taps.model.config_keys import check_head
 from taps.model.drafter import DrafterConfig, DraftModel
 from taps.model.family import new_drafter
-from taps.model.weight_files import check_finite
+from taps.model.weight_files import check_finite, check_plain
 from taps.plumbing.artefacts import write_json
 from taps.plumbing.atomic import atomic_path, write_text
 from taps.plumbing.errors import ArtefactError, TapsError
@@ -35,7 +35,7 @@ def check_tensors(where: Path, tensors: Mapping[str, torch.Tensor], config: Draf
     """Checks names, shapes and dtypes.
 
     Raises:
-        TapsError: a tensor is missing, unexpected, of another shape, or not floating point.
+        TapsError: a tensor is missing, unexpected, of another shape, or quantised.
     """
     expected = expected_shapes(config)
     if missing := sorted(set(expected) - set(tensors)):
@@ -46,8 +46,7 @@ def check_tensors(where: Path, tensors: Mapping[str, torch.Tensor], config: Draf
     for name, shape in expected.items():
         if tuple(tensors[name].shape) != shape:
             raise TapsError(where, f"{name} has a wrong shape", expected=shape, found=tuple(tensors[name].shape))
-        if not tensors[name].is_floating_point():
-            raise TapsError(where, f"{name} is not floating point", found=tensors[name].dtype)
+    check_plain(where, tensors)
 
 
 def read_drafter_config(folder: Path) -> DrafterConfig:

@@ -7,7 +7,6 @@ may scale what it likes inside its own layers, since only its ends and its sizes
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +24,17 @@ NEEDED = (
     "max_position_embeddings",
     "rms_norm_eps",
 )
+_COUNTS = (  # whole numbers, where they are given
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "num_hidden_layers",
+    "head_dim",
+    "vocab_size",
+    "max_position_embeddings",
+)
+_MOST = 2**31 - 1
 _OFF = (  # of a head: absent, null or false
     "mlp_bias",
     "use_bias",
@@ -43,6 +53,12 @@ _OFF = (  # of a head: absent, null or false
     "rotary_dim",
     "rope_interleave",
     "no_rope_layers",
+    "attn_temperature_tuning",
+    "quantization_config",
+    "eagle_config",  # of EAGLE-3, whose heads read several layers
+    "norm_before_fc",
+    "norm_before_residual",
+    "norm_output",
 )
 _ONE = ("embedding_multiplier", "residual_multiplier", "scale_emb", "scale_depth")  # of a head: absent, null or 1
 
@@ -54,11 +70,9 @@ def check_layer_sizes(where: object, config: Mapping[str, Any]) -> None:
         TapsError: a size is missing or no positive number, heads do not divide, or the activation is not SiLU.
     """
     for name in NEEDED:
-        value = config.get(name)
-        if value is None:
+        if config.get(name) is None:
             raise TapsError(where, f"lacks '{name}'", remedy="only Llama-like decoders can be drafted")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise TapsError(where, f"{name} is no positive number", expected="a number above 0", found=value)
+    check_numbers(where, config)
     heads, groups = config["num_attention_heads"], config.get("num_key_value_heads") or config["num_attention_heads"]
     if heads % groups:
         problem = "num_key_value_heads does not divide num_attention_heads"
@@ -66,6 +80,27 @@ def check_layer_sizes(where: object, config: Mapping[str, Any]) -> None:
     for name in ACTIVATIONS:
         if config.get(name) not in (None, *SILU):
             raise TapsError(where, "unsupported activation", expected="silu", found=config[name])
+
+
+def check_numbers(where: object, config: Mapping[str, Any]) -> None:
+    """Checks the sizes that a config.json gives, before a library takes them at their word.
+
+    Raises:
+        TapsError: one is no whole number from 1 to 2^31 - 1, or the norms' epsilon is not small and positive.
+    """
+    for name in _COUNTS:
+        value = config.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _MOST):
+            raise TapsError(where, f"{name} is no positive number", expected=f"1 to {_MOST}", found=_short(value))
+    epsilon = config.get("rms_norm_eps")
+    is_number = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
+    if epsilon is not None and not (is_number and 0 < epsilon < 1):
+        raise TapsError(where, "rms_norm_eps is no positive number", expected="above 0, below 1", found=_short(epsilon))
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def check_logits(where: object, config: Mapping[str, Any]) -> None:
@@ -93,6 +128,7 @@ def check_head(where: object, config: Mapping[str, Any]) -> None:
         **dict.fromkeys(_OFF),
         **dict.fromkeys(_ONE, 1),
         "query_pre_attn_scalar": head_size,
+        "draft_vocab_size": config["vocab_size"],
         "attention_multiplier": head_size**-0.5,
     }
     for name, value in neutral.items():
@@ -101,3 +137,7 @@ def check_head(where: object, config: Mapping[str, Any]) -> None:
             raise TapsError(where, f"{name} is not supported in a draft model", expected=value, found=found)
     if config.get("sliding_window") and config.get("use_sliding_window", True):
         raise TapsError(where, "a draft model with sliding-window attention", found=config["sliding_window"])
+    if config.get("layer_types") not in (None, [], ["full_attention"]):
+        raise TapsError(where, "a draft model without full attention", found=config["layer_types"])
+    if not isinstance(config.get("family", ""), str):
+        raise TapsError(where, "its draft family is no name", found=config["family"])

@@ -67,7 +67,11 @@ def compute_features(
         finite = torch.stack([features[i].isfinite().all() for i in batch])
         if not all(flags := finite.tolist()):
             row = batch[flags.index(False)]
-            raise TapsError("target", f"features of row {row} are not finite", remedy="compute in --dtype float32")
+            raise TapsError(
+                "target",
+                f"features of row {row} are not finite",
+                remedy="compute in --dtype float32; if it is, fetch the target again",
+            )
         on_tokens(sum(len(rows[i]) for i in batch))
     return [features[i] for i in range(len(rows))]
 
@@ -145,7 +149,9 @@ class HeadAgreement(NamedTuple):
 
 
 @torch.no_grad()
-def head_agreement(target: Target, head: TargetHead, tokens: torch.Tensor, features: torch.Tensor) -> HeadAgreement:
+def head_agreement(
+    target: Target, head: TargetHead, tokens: torch.Tensor, features: torch.Tensor, *, where: object = "target"
+) -> HeadAgreement:
     """Returns how the logits that a draft model learns from compare with those of a full forward pass of one row.
 
     Args:
@@ -153,6 +159,7 @@ def head_agreement(target: Target, head: TargetHead, tokens: torch.Tensor, featu
         head: Its head as draft models read it, all rows, on the same device.
         tokens: int [n] of the row.
         features: bf16 [n, width] as stored.
+        where: What error messages name.
 
     Raises:
         TapsError: a difference is more than bfloat16 rounding explains: it moves no feature by more than 2^-8 of
@@ -167,7 +174,7 @@ def head_agreement(target: Target, head: TargetHead, tokens: torch.Tensor, featu
         explained = 2.0**-7 * (part.abs() @ head.head.abs().T).float()
         if bool((difference > explained).any()):
             raise TapsError(
-                "target",
+                where,
                 "logits are not lm_head(feature)",
                 expected=f"differences of at most {float(explained.max()):.3g} from rounding to bfloat16",
                 found=f"{float(difference.max()):.3g}",

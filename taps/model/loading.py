@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from taps.model.weight_files import check_finite, few
-from taps.plumbing.errors import TapsError
+from taps.plumbing.cli import in_one_line
+from taps.plumbing.errors import TapsError, first_words
 
 _AGAIN = "fetch the model again, or merge its adapter into it"
 
@@ -39,13 +40,14 @@ def load_model(
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, trust_remote_code=trust_remote_code, output_loading_info=True, **options
         )
-    except (ValueError, ImportError) as error:  # an architecture that it does not know, or one without sdpa
-        line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise TapsError(where, "the library cannot load this model", found=line) from error
-    except RuntimeError as error:
-        if "conversion of the weights" not in str(error):
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # an architecture that it does not know, or numbers that it stumbles over
+        if in_one_line(error) is not None:
             raise
-        raise TapsError(where, "weights that cannot be converted to the library's form", remedy=_AGAIN) from error
+        if "conversion of the weights" in str(error):
+            raise TapsError(where, "weights that cannot be converted to the library's form", remedy=_AGAIN) from error
+        raise TapsError(where, "the library cannot load this model", found=first_words(error)) from error
     model, info = loaded
     check_loaded(where, info)
     return model.eval().requires_grad_(False)

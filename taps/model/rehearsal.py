@@ -71,7 +71,7 @@ def check_behaviour(target: Target, head: TargetHead, *, where: object) -> None:
         whole = target.features(tokens)
         if not bool(whole.isfinite().all()):
             raise TapsError(where, "its features are not finite", remedy="fetch the model again")
-        head_agreement(target, head, tokens[0], whole[0].to(torch.bfloat16))
+        head_agreement(target, head, tokens[0], whole[0].to(torch.bfloat16), where=where)
         _check_same(where, "a text read through its cache", _in_two_pieces(target, tokens), whole)
         _check_same(where, "a branch of a draft tree", _branch(target, tokens), whole[:, -2:])
         _check_same(where, "a prompt padded on the left", _padded(target, tokens), whole)

@@ -149,7 +149,11 @@ def _keys(draws: Sequence[Draws], count: int) -> torch.Tensor:
 
 
 def _not_finite(what: str, row: int) -> TapsError:
-    return TapsError("target", f"{what} of prompt {row} are not finite", remedy="compute in --dtype float32")
+    return TapsError(
+        "target",
+        f"{what} of prompt {row} are not finite",
+        remedy="compute in --dtype float32; if it is, fetch the target again",
+    )
 
 
 class _Features:

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 from transformers.cache_utils import Cache, DynamicCache
 
 from taps.data.chat import Reason
 from taps.data.chat_template import RefusedByTemplateError, render
 from taps.data.stop_tokens import stop_ids
+from taps.data.tokenizer_files import load_tokenizer
 from taps.model.architecture import check_architecture
 from taps.model.attention import choose_kernels
 from taps.model.cpu_products import use_widest_float32
@@ -205,7 +206,7 @@ def load_target(
         layer_of(name, config["num_hidden_layers"])
     check_files(folder)
     check_device(device, need_bytes=weight_bytes(folder, dtype), what="the target")
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
     if not tokenizer.chat_template:
         raise TapsError(folder, "the tokenizer has no chat template", remedy="set target.chat_template to a Jinja file")
     model = load_model(folder, dtype=dtype, trust_remote_code=trust_remote_code).to(torch.device(device))

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taps.data.chat_template import PROBE, RefusedByTemplateError, render
-from taps.data.stop_tokens import stop_ids
+from taps.data.stop_tokens import end_of_turn, stop_ids
+from taps.data.tokenizer_files import load_tokenizer
 from taps.plumbing.artefacts import write_json
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folder_records import check_folder, hashes_of
 from taps.plumbing.provenance import provenance
+from taps.plumbing.strangers import read_object
+
+_OTHER = "name a Jinja file with another in target.chat_template (--chat-template)"
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 def finish_target(
-    folder: Path, *, stage: str, facts: dict[str, Any], tokenizer: PreTrainedTokenizerBase | None = None
+    folder: Path,
+    *,
+    stage: str,
+    facts: dict[str, Any],
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    where: Path | None = None,
 ) -> None:
     """Settles the stop tokens of a model folder and writes its provenance.json (kind `target`).
 
@@ -27,6 +37,7 @@ def finish_target(
         stage: Module that made it.
         facts: What determined the model, e.g. its source and the source's hash.
         tokenizer: As `settle_tokenizer` returned it; settled here by default.
+        where: What the folder was made from, for messages.
 
     Raises:
         TapsError: as `settle_tokenizer` and `settle_eos`.
@@ -34,7 +45,7 @@ def finish_target(
     tokenizer = tokenizer or settle_tokenizer(folder, trust_remote_code=False)
     content = {
         **facts,
-        "eos_ids": settle_eos(folder, tokenizer),
+        "eos_ids": settle_eos(folder, tokenizer, where=where or folder),
         "files": hashes_of(folder),
     }
     write_json(folder / "provenance.json", content, kind="target", provenance=provenance(stage=stage))
@@ -62,32 +73,30 @@ def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folde
         file.chmod(0o644)  # safetensors writes files that only their owner can read
 
 
-def settle_tokenizer(folder: Path, *, trust_remote_code: bool) -> PreTrainedTokenizerBase:
+def settle_tokenizer(folder: Path, *, trust_remote_code: bool, where: Path | None = None) -> PreTrainedTokenizerBase:
     """Returns the folder's tokenizer after making sure that tokenizer.json and a working chat template lie there.
 
-    Raises:
-        TapsError: no tokenizer, no template, or one that cannot render a conversation.
-    """
-    from transformers import AutoTokenizer
+    Args:
+        where: What the folder was made from, for messages.
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError, ImportError) as error:
-        line = next(line for line in [*str(error).strip().splitlines(), type(error).__name__] if line.strip())
-        remedy = "a tokenizer.model without tokenizer.json needs: pip install sentencepiece protobuf"
-        raise TapsError("--source", "no usable tokenizer", found=line, remedy=remedy) from error
+    Raises:
+        TapsError: no tokenizer, no template, or one that cannot render a conversation or renders it ever otherwise.
+    """
+    where = where or folder
+    tokenizer = load_tokenizer(folder, where=where, trust_remote_code=trust_remote_code)
     if not (folder / "tokenizer.json").exists():
         tokenizer.save_pretrained(folder)
     if not tokenizer.chat_template:
-        raise TapsError(
-            "--source", "its tokenizer has no chat template", remedy="give one with --chat-template FILE.jinja"
-        )
+        raise TapsError(where, "its tokenizer has no chat template", remedy="give one with --chat-template FILE.jinja")
     try:
-        rendered = render(tokenizer, PROBE)
+        rendered, again = render(tokenizer, PROBE), render(tokenizer, PROBE)
     except RefusedByTemplateError as error:
-        raise TapsError("chat template", "cannot render a conversation", found=str(error)) from error
+        raise TapsError(where, "its chat template cannot render a conversation", found=error, remedy=_OTHER) from error
     if "ping" not in rendered or "pong" not in rendered:
-        raise TapsError("chat template", "drops what was said", expected="ping and pong", found=repr(rendered))
+        problem = "its chat template drops what was said"
+        raise TapsError(where, problem, expected="ping and pong", found=repr(rendered), remedy=_OTHER)
+    if rendered != again:
+        raise TapsError(where, "its chat template renders the same conversation in several ways", remedy=_OTHER)
     return tokenizer
 
 
@@ -110,15 +119,20 @@ def check_template_tokens(tokenizer: PreTrainedTokenizerBase, vocab_size: int) -
         )
 
 
-def settle_eos(folder: Path, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+def settle_eos(folder: Path, tokenizer: PreTrainedTokenizerBase, *, where: Path) -> list[int]:
     """Returns the ids that end an answer, ascending, and records them in the folder's generation_config.json."""
-    found = sorted(stop_ids(folder, tokenizer))
+    found = sorted(stop_ids(folder, tokenizer, where=where))
     if not found:
-        raise TapsError(
-            "--source", "no stop token", expected="eos_token_id in generation_config.json or in the chat template"
-        )
+        raise TapsError(where, "no stop token", expected="eos_token_id in generation_config.json or in a chat template")
+    num_tokens = read_object(folder / "config.json").get("vocab_size", max(found) + 1)
+    if max(found) >= num_tokens:
+        problem, remedy = "a stop token beyond the embedding", "correct eos_token_id in its config files"
+        raise TapsError(where, problem, expected=f"ids below {num_tokens}", found=max(found), remedy=remedy)
+    if end_of_turn(tokenizer, where=where) is None:
+        words = ", ".join(map(str, tokenizer.convert_ids_to_tokens(found)))
+        print(f"warning: {where}: its chat template ends a turn with no token; answers end at {words}", file=sys.stderr)
     path = folder / "generation_config.json"
-    generation = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    generation = read_object(path) if path.exists() else {}
     write_plain_json(path, {**generation, "eos_token_id": found[0] if len(found) == 1 else found})
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from taps.model.weight_files import WHOLE, read_index
 from taps.plumbing.artefacts import read_tensors
 from taps.plumbing.errors import ArtefactError, TapsError
 from taps.plumbing.folder_records import check_folder
+from taps.plumbing.strangers import read_object
 
 _EMBEDDING = "model.embed_tokens.weight"
 _HEAD = "lm_head.weight"
@@ -60,13 +60,9 @@ def read_config(target: Path) -> dict[str, Any]:
     path = Path(target) / "config.json"
     check_folder(target, kind="target", names=[path.name])
     try:
-        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        config = read_object(path, remedy="fetch the model again")
     except FileNotFoundError:
         raise TapsError(path, "missing", expected="a Hugging Face model folder") from None
-    except ValueError as error:
-        raise TapsError(path, f"not JSON ({error})") from None
-    if not isinstance(config, dict):
-        raise TapsError(path, "not the config.json of a model", expected="an object", found=type(config).__name__)
     check_logits(path, config)
     return config
 

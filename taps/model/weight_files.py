@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taps.plumbing.errors import TapsError
+from taps.plumbing.strangers import read_object, stranger_at
 
 if TYPE_CHECKING:
     import torch
@@ -22,6 +22,7 @@ PATTERNS = ("model*.safetensors", "model.safetensors.index.json", "pytorch_model
 
 _STEMS = {SAFETENSORS: "model", PICKLES: "pytorch_model"}
 _AGAIN = "fetch the model again"
+_PLAIN = ("F64", "F32", "F16", "BF16", "float64", "float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +82,7 @@ def read_index(path: Path, *, suffix: str = ".safetensors") -> dict[str, str]:
     Raises:
         TapsError: not an index, or a name that is a path, hidden, or of another kind of file.
     """
-    try:
-        weight_map = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
-    except (ValueError, KeyError, TypeError):
-        weight_map = None
+    weight_map = read_object(path, remedy=_AGAIN).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise TapsError(path, "not an index of weights", expected='"weight_map": {weight: file}', remedy=_AGAIN)
     for file in weight_map.values():
@@ -93,46 +91,54 @@ def read_index(path: Path, *, suffix: str = ".safetensors") -> dict[str, str]:
     return weight_map
 
 
-def tensor_names(path: Path) -> list[str]:
-    """Returns the names in a safetensors file, from its header alone.
+def _header(path: Path) -> dict[str, tuple[str, list[int]]]:
+    """Returns name -> (dtype, e.g. `BF16`, and shape) of the tensors in a safetensors file.
 
     Raises:
         TapsError: not a whole safetensors file.
     """
     from safetensors import SafetensorError, safe_open
 
+    if path.suffix == ".bin":
+        remedy = "make a target of the folder with: python -m taps.prepare_target --source FOLDER"
+        raise TapsError(path, "pickled weights", expected="safetensors", remedy=remedy)
     try:
         with safe_open(path, framework="pt") as file:
-            return list(file.keys())
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            return {name: (piece.get_dtype(), piece.get_shape()) for name, piece in slices.items()}
     except (SafetensorError, OSError) as error:
-        raise TapsError(path, f"cannot be read ({_first_line(error)})", remedy=_AGAIN) from None
+        raise _unreadable(path, _line(error)) from None
 
 
 def index_of(files: Sequence[Path]) -> dict[str, str]:
     """Returns weight -> file name over all safetensors `files`.
 
     Raises:
-        TapsError: a file is broken, or two of them hold one weight.
+        TapsError: a file is broken, two of them hold one weight, or as `check_plain`.
     """
     found: dict[str, str] = {}
     for path in files:
-        for name in tensor_names(path):
+        for name, (dtype, _) in _header(path).items():
             if name in found:
                 raise TapsError(path, f"holds {name} too", expected=f"that of {found[name]} alone", remedy=_AGAIN)
+            _check_plain(path, name, dtype)
             found[name] = path.name
     return found
 
 
 def num_parameters(files: Sequence[Path]) -> int:
-    """Returns the numbers that safetensors `files` hold, from their headers alone."""
-    from math import prod
+    """Returns the numbers that safetensors `files` hold, from their headers alone.
 
-    from safetensors import safe_open
+    Raises:
+        TapsError: one is no safetensors file, or as `check_plain`.
+    """
+    from math import prod
 
     total = 0
     for path in files:
-        with safe_open(path, framework="pt") as file:
-            total += sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (no mapping)
+        for name, (dtype, shape) in _header(path).items():
+            _check_plain(path, name, dtype)
+            total += prod(shape)
     return total
 
 
@@ -172,12 +178,28 @@ def read_tensor_file(path: Path) -> dict[str, torch.Tensor]:
         tensors: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
     except pickle.UnpicklingError:
         problem = "a pickle that is broken or holds more than tensors, so that code could run; it was not loaded"
-        raise TapsError(path, problem, remedy="ask its authors for safetensors") from None
+        raise _unreadable(path, problem, remedy="ask its authors for safetensors") from None
     except (SafetensorError, RuntimeError, EOFError, OSError) as error:
-        raise TapsError(path, f"cannot be read ({_first_line(error)})", remedy="download it again") from None
+        raise _unreadable(path, _line(error)) from None
     if not isinstance(tensors, Mapping) or not all(isinstance(value, torch.Tensor) for value in tensors.values()):
         raise TapsError(path, "not a flat table of tensors", expected="name -> tensor", found=type(tensors).__name__)
     return dict(tensors)
+
+
+def check_plain(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Checks that weights are in a floating-point format of their own, with no scale that lies elsewhere.
+
+    Raises:
+        TapsError: one is a whole number or of eight bits: the library would take it as it is.
+    """
+    for name, tensor in tensors.items():
+        _check_plain(path, name, str(tensor.dtype).removeprefix("torch."))
+
+
+def _check_plain(path: Path, name: str, dtype: str) -> None:
+    if dtype not in _PLAIN:
+        remedy = "take the release in float32, bfloat16 or float16"
+        raise TapsError(path, f"{name} is quantised", expected="plain weights", found=dtype, remedy=remedy)
 
 
 def check_finite(where: object, tensors: Mapping[str, torch.Tensor], *, remedy: str) -> None:
@@ -201,6 +223,14 @@ def _is_zip(path: Path) -> bool:
         return file.read(2) == b"PK"
 
 
-def _first_line(error: Exception) -> str:
+def _unreadable(path: Path, problem: str, *, remedy: str = _AGAIN) -> TapsError:
+    """Returns the error for a file of weights that is none; torch's own are zip archives or pickles."""
+    found = stranger_at(path) if path.is_file() else None
+    if found is None or (path.suffix == ".bin" and ("zip" in found[0] or "pickle" in found[0])):
+        return TapsError(path, problem, remedy=remedy)
+    return TapsError(path, found[0], expected="weights", remedy=found[1])
+
+
+def _line(error: Exception) -> str:
     text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+    return f"cannot be read ({text.splitlines()[0] if text else type(error).__name__})"

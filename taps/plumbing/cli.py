@@ -6,6 +6,7 @@ Also the parser of a stage's flags and the types of arguments that several stage
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -27,6 +28,9 @@ def run(main: Callable[[], None]) -> None:
     library has wrapped), and memory that ran out. Everything else is a fault of ours and keeps its traceback. So do all
     errors if TAPS_TRACEBACK is set in the environment.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
     try:
         main()
         sys.stdout.flush()
@@ -39,6 +43,9 @@ def run(main: Callable[[], None]) -> None:
         line = in_one_line(error)
         if line is None or "TAPS_TRACEBACK" in os.environ:
             raise
+        from taps.plumbing.progress import end_bars  # costs the import of tqdm, which many stages do without
+
+        end_bars()
         print(f"error: {line}", file=sys.stderr)
         sys.exit(1)
 

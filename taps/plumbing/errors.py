@@ -34,3 +34,13 @@ class TapsError(Exception):
 
 class ArtefactError(TapsError):
     """A file of ours is missing, truncated, edited, or not what its reader asked for."""
+
+
+def first_words(error: Exception) -> str:
+    """Returns the first line of a library's complaint, with its kind where the words alone do not tell."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    if len(lines) > 1 and lines[0].endswith(":"):
+        return f"{lines[0]} {lines[1]}"
+    return lines[0] if isinstance(error, ValueError | ImportError) else f"{type(error).__name__}: {lines[0]}"

@@ -7,6 +7,7 @@ path once its hash is the listed one; a file that the record does not list is no
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def check_folder(folder: Path, *, kind: str, names: Iterable[str] | None = None,
         ArtefactError: as `check_hashes`, or the record is broken.
     """
     folder, record = Path(folder), KINDS[kind].record
-    if not (folder / record).exists():
+    if not os.path.lexists(folder / record):
         return
     listed: dict[str, str] = read_json(folder / record, kind=kind)["files"]
     if names is None:
@@ -75,4 +76,4 @@ def listing_digest(folder: Path) -> str:
     names = sorted(file.relative_to(folder).as_posix() for file in visible_files(folder))
     hashes = sha256_of_all([folder / name for name in names])
     listing = "".join(f"{digest}  {name}\n" for digest, name in zip(hashes, names, strict=True))
-    return hashlib.sha256(listing.encode()).hexdigest()
+    return hashlib.sha256(os.fsencode(listing)).hexdigest()  # names are bytes, and need not be UTF-8

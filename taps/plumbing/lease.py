@@ -45,13 +45,7 @@ def hold_file(path: Path, *, what: str) -> IO[str]:
         TapsError: another process holds it, or it is a link.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise TapsError(path, "a link where a lock should be", remedy="remove it and see who made it") from None
-    file = os.fdopen(handle, "r+", encoding="utf-8")
+    file = open_lock(path)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -62,6 +56,21 @@ def hold_file(path: Path, *, what: str) -> IO[str]:
     file.write(f"{os.getpid()}\n")
     file.flush()
     return file
+
+
+def open_lock(path: Path) -> IO[str]:
+    """Returns a lock file, made if need be and not yet locked; what it holds stays.
+
+    Raises:
+        TapsError: it is a link, which may lead to a file that somebody needs.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise TapsError(path, "a link where a lock should be", remedy="remove it and see who made it") from None
+    return os.fdopen(handle, "r+", encoding="utf-8")
 
 
 def lease_folder(environment: Mapping[str, str]) -> Path:

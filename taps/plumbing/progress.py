@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from typing import Any
+from weakref import WeakSet
 
 from tqdm import tqdm
 
@@ -13,7 +14,7 @@ def progress(
     items: Iterable[Any] | None = None, *, total: float | None = None, what: str, unit: str, show: bool = True
 ) -> tqdm:
     """Returns a tqdm bar over `items` (or a manual one: call `.update(n)`), labelled `what`, counting `unit`s."""
-    return tqdm(
+    bar = tqdm(
         items,
         total=total,
         desc=what,
@@ -24,3 +25,14 @@ def progress(
         file=sys.stderr,
         mininterval=0.2 if sys.stderr.isatty() else 10.0,
     )
+    _shown.add(bar)
+    return bar
+
+
+_shown: WeakSet[tqdm] = WeakSet()
+
+
+def end_bars() -> None:
+    """Ends the lines of all bars that are shown, so that what is printed next has a line of its own."""
+    for bar in list(_shown):
+        bar.close()

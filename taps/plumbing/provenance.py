@@ -5,6 +5,7 @@ Provenance holds no time stamp and no path outside the run, so equal inputs give
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import subprocess
@@ -69,11 +70,11 @@ def digest_of(path: Path) -> str:
     """Returns the digest of an artefact, once its content was found to be what the digest says; else a file's hash.
 
     A folder stands for its record: `manifest.json` (features) or `provenance.json` (models), whose readers check the
-    files that they take. Fetched assets and model folders without a record are read in full; a file inside a fetched
-    folder answers for the whole of it.
+    files that they take. Fetched assets and folders without a record, a user's own, are read in full; a file inside a
+    fetched folder answers for the whole of it.
 
     Raises:
-        ArtefactError: missing, not a folder of ours, or changed since it was written.
+        ArtefactError: missing, or changed since it was written.
     """
     path = Path(path)
     if not path.exists():
@@ -81,7 +82,7 @@ def digest_of(path: Path) -> str:
     _check_asset_around(path)
     if path.is_dir():
         return _digest_of_folder(path)
-    if sidecar_of(path).exists():
+    if os.path.lexists(sidecar_of(path)):
         return str(read_sidecar(path, kind=None)["digest"])
     if path.suffix == ".safetensors" and _is_our_tensors(path):
         return str(verify_tensors(path, kind=None)["digest"])
@@ -103,7 +104,7 @@ def provenance_of(path: Path, *, kind: str) -> dict[str, Any]:
     shape, record = KINDS[kind].shape, KINDS[kind].record
     if shape == Shape.FOLDER:
         folder = Path(path)
-        return read_json_envelope(folder / record, kind=kind)["provenance"] if (folder / record).exists() else {}
+        return read_json_envelope(folder / record, kind=kind)["provenance"] if os.path.lexists(folder / record) else {}
     if shape == Shape.TABLE:
         from taps.plumbing.parquet import read_parquet_envelope
 
@@ -113,19 +114,17 @@ def provenance_of(path: Path, *, kind: str) -> dict[str, Any]:
 
 
 def _digest_of_folder(path: Path) -> str:
-    if sidecar_of(path).exists():
+    if os.path.lexists(sidecar_of(path)):
         return _checked_asset(path)
     for name in _RECORDS:
-        if (path / name).exists():
+        if os.path.lexists(path / name) and _may_be_ours(path / name):
             return digest_of(path / name)
-    if (path / "config.json").exists():
-        return listing_digest(path)
-    raise ArtefactError(path, "not a folder of ours", remedy=rebuild_command(path))
+    return listing_digest(path)
 
 
 def _check_asset_around(path: Path) -> None:
     for folder in path.parents:
-        if folder.name and sidecar_of(folder).exists():
+        if folder.name and os.path.lexists(sidecar_of(folder)):
             _checked_asset(folder)
 
 
@@ -153,6 +152,11 @@ def _is_our_table(path: Path) -> bool:
         return b"taps" in (pq.read_schema(path).metadata or {})
     except (pa.ArrowException, OSError):
         return False
+
+
+def _may_be_ours(path: Path) -> bool:
+    """Returns whether a file is a record, perhaps a damaged one; other people's folders have files of these names."""
+    return not path.exists() or (path.is_file() and (path.stat().st_size == 0 or _starts_like_ours(path)))
 
 
 def _starts_like_ours(path: Path) -> bool:

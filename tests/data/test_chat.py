@@ -60,6 +60,19 @@ def test_supervised_text_of_each_family(chats, family, expected, system):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("which", [0, 1])
+def test_an_answer_that_must_not_be_learnt_is_not_supervised(chats, family, which):
+    chat = chats[family]
+    marked = [dict(turn) for turn in TWO_TURNS]
+    marked[2 * which + 1]["taught"] = False
+    row, whole = encode(chat, marked), encode(chat, TWO_TURNS)
+    assert row.tokens.tolist() == whole.tokens.tolist()
+    assert spans(chat, row) == [spans(chat, whole)[1 - which]]
+    marked[3 - 2 * which]["taught"] = False
+    assert encode(chat, marked) is Reason.NO_SUPERVISED_TOKEN
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_tokens_are_those_of_the_template(chats, family):
     chat = chats[family]
     expected = chat.tokenizer.apply_chat_template([{"role": t["role"], "content": t["text"]} for t in TWO_TURNS])
@@ -252,7 +265,7 @@ def test_load_reads_every_configured_end_of_turn(tmp_path):
 
 
 def test_folders_that_are_no_target_are_refused(tmp_path):
-    with pytest.raises(TapsError, match="no tokenizer"):
+    with pytest.raises(TapsError, match=r"no usable tokenizer, .*pip install sentencepiece protobuf"):
         ChatTokenizer.load(tmp_path)
     tokenizer = make_tokenizer("chatml")
     tokenizer.chat_template = None

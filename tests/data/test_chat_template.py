@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import signal
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from taps.data import chat_template
 from taps.data.chat import ChatTokenizer, TokenRow
 from taps.data.chat_template import (
     DATE,
     PROBE,
     RefusedByTemplateError,
+    day,
     one_template,
     render,
+    render_marked,
     settle_template,
     settled_template,
     template_option,
@@ -103,7 +108,15 @@ def test_the_date_is_in_the_digest_and_costs_others_nothing():
 
 
 @pytest.mark.parametrize(
-    "call", ["{{ strftime_now(format) }}", "{{ strftime_now('%d' + sep) }}", "{{ strftime_now() }}"]
+    "call",
+    [
+        "{{ strftime_now(format) }}",
+        "{{ strftime_now('%d' + sep) }}",
+        "{{ strftime_now() }}",
+        "{% set now = strftime_now %}{{ now('%H:%M') }}",
+        "{{ [strftime_now][0]('%c') }}",
+        "{{ '%c' | map(strftime_now) }}",
+    ],
 )
 def test_a_format_that_only_the_template_knows_is_refused(call):
     with pytest.raises(TapsError, match=r"writes a date in a format that it computes; name a Jinja file without it"):
@@ -265,6 +278,36 @@ def test_a_template_that_renders_nothing_says_so(template):
         render(tokenizer, PROBE)
     with pytest.raises(TapsError, match=r"cannot render a conversation, found .*target\.chat_template"):
         end_of_turn(tokenizer)
+
+
+ENDLESS = "{% for _ in range(90000) %}" * 3 + "{{ '' }}" + "{% endfor %}" * 3
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        ENDLESS,
+        "{% macro f(n) %}{{ f(n + 1) if n < 28 }}{{ f(n + 1) if n < 28 }}{% endmacro %}{{ f(0) }}",
+        ENDLESS.replace("range(90000)", "messages[0].content * 90000"),
+    ],
+    ids=["loops", "recursion", "over the text"],
+)
+@pytest.mark.parametrize("family", ["chatml", "marked"])
+def test_a_template_without_an_end_is_refused_in_time(family, loop, monkeypatch):
+    monkeypatch.setattr(chat_template, "_LONGEST_S", 0.2)
+    before = signal.getsignal(signal.SIGALRM)
+    tokenizer = make_tokenizer(family)
+    tokenizer.chat_template += loop
+    with pytest.raises(RefusedByTemplateError, match=r"not done after 0\.2 s"):
+        (render_marked if family == "marked" else render)(tokenizer, PROBE)
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("text", ["2024-13-01", "2024-07-26\n", "today", "", "24-07-26"])
+def test_a_day_that_is_none_says_so(text):
+    with pytest.raises(argparse.ArgumentTypeError, match=r"expected a day, e\.g\. 2024-07-26"):
+        day(text)
 
 
 # --- a target's folder -----------------------------------------------------------------------------------------------

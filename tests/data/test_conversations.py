@@ -48,7 +48,7 @@ RECORDS: dict[str, tuple[Any, str | list[str]]] = {  # kind -> (record, reason i
     "missing value": (chat({"from": "human"}, gpt("Hello.")), "missing_text"),
     "null value": (chat(human(None), gpt("Hello.")), "missing_text"),
     "number value": (chat(human(7), gpt("Hello.")), "text_not_a_string"),
-    "list value": (chat(human(["Hi"]), gpt("Hello.")), "text_not_a_string"),
+    "list value": (chat(human([["Hi"]]), gpt("Hello.")), "text_not_a_string"),
     "empty value": (chat(human(""), gpt("Hello.")), "empty_text"),
     "blank value": (chat(human(" \r\n\t"), gpt("Hello.")), "empty_text"),
     "one turn": (chat(human("Hi")), "no_answer"),
@@ -61,6 +61,8 @@ RECORDS: dict[str, tuple[Any, str | list[str]]] = {  # kind -> (record, reason i
     "messages": (messages(ASK, ANSWER), OK),
     "upper case roles": (chat({"from": "HUMAN", "value": "Hi"}, {"from": " ChatGPT", "value": "Hello."}), OK),
     "bing": (chat({"from": "user", "value": "Hi"}, {"from": "bing", "value": "Hello."}), OK),
+    "bot": (chat({"from": "user", "value": "Hi"}, {"from": "bot", "value": "Hello."}), OK),
+    "AI": (chat(human("Hi"), {"from": "AI", "value": "Hello."}), OK),
     "bard": (chat(human("Hi"), {"from": "bard", "value": "Hello."}), OK),
     "system first": (chat({"from": "system", "value": "Be kind."}, human("Hi"), gpt("Hello.")), ["Be kind.", *OK]),
     "empty system first": (chat({"from": "system", "value": ""}, human("Hi"), gpt("Hello.")), OK),
@@ -84,12 +86,26 @@ RECORDS: dict[str, tuple[Any, str | list[str]]] = {  # kind -> (record, reason i
     "null list beside the other": ({"conversations": None, "messages": [ASK, ANSWER]}, OK),
     "NaN beside the other": ({"conversations": float("nan"), "messages": [ASK, ANSWER]}, OK),
     "blank text beside the other": (chat({"from": "human", "value": "", "content": "Hi"}, gpt("Hello.")), OK),
+    "empty list beside the other": ({"conversations": [], "messages": [ASK, ANSWER]}, OK),
+    "empty table beside the other": ({"conversations": {}, "messages": [], "conversation": [ASK, ANSWER]}, OK),
+    "empty content beside the other": (chat({"role": "user", "content": [], "value": "Hi"}, gpt("Hello.")), OK),
+    "calls as text of none": (messages(ASK, {**ANSWER, "tool_calls": "[]", "function_call": "null"}), OK),
     "null tool calls": (messages(ASK, {**ANSWER, "tool_calls": None, "reasoning_content": None}), OK),
     # content as parts, conversations as text or columns
     "text parts": (messages(said("user", PARTS), said("assistant", PARTS[:1])), ["Hi\nthere", "Hi"]),
     "parts of a union schema": (
         messages(said("user", [{"type": "text", "text": "Hi", "image_url": None}]), ANSWER), OK),
     "part without a type": (messages(said("user", [{"text": "Hi"}]), ANSWER), OK),
+    "texts in a list": (messages(said("user", ["Hi", "there"]), ANSWER), ["Hi\nthere", "Hello."]),
+    "one part without a list": (messages(said("user", PARTS[0]), ANSWER), OK),
+    "Gemini's spelling": (
+        {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}, {"role": "model", "parts": [{"text": "Hello."}]}]},
+        OK),
+    # a picture is part of what is said
+    "picture without a type": (messages(said("user", [*PARTS, {"inline_data": {}, "id": 1}]), ANSWER), "not_only_text"),
+    "picture beside a turn": (messages(said("user", "What is it?", images=["x"]), ANSWER), "not_only_text"),
+    "picture beside the turns": (chat(human("<image>\nWhat is it?"), gpt("A cat."), image="1.jpg"), "not_only_text"),
+    "null picture": (messages(said("user", "Hi", images=None), ANSWER, image=None, images=[]), OK),
     "picture part": (messages(said("user", [*PARTS, {"type": "image_url", "image_url": {}}]), ANSWER), "not_only_text"),
     "no parts": (messages(said("user", []), ANSWER), "text_not_a_string"),
     "number in a part": (messages(said("user", [{"type": "text", "text": 7}]), ANSWER), "text_not_a_string"),
@@ -110,6 +126,18 @@ RECORDS: dict[str, tuple[Any, str | list[str]]] = {  # kind -> (record, reason i
     "system beside the turns": (chat(human("Hi"), gpt("Hello."), system="Be kind."), ["Be kind.", *OK]),
     "system beside and in front": (
         messages(said("system", "Be kind."), ASK, ANSWER, system="Be kind."), ["Be kind.", *OK]),
+    "system as parts": (messages(ASK, ANSWER, system=[{"type": "text", "text": "Be kind."}]), ["Be kind.", *OK]),
+    "system as a turn beside": (messages(ASK, ANSWER, system=said("system", "Be kind.")), ["Be kind.", *OK]),
+    "system message": (messages(ASK, ANSWER, system_message="Be kind."), ["Be kind.", *OK]),
+    "system with a picture": (messages(said("system", [{"type": "image_url"}]), ASK, ANSWER), "not_only_text"),
+    "system that is no text": (messages(ASK, ANSWER, system=7), "text_not_a_string"),
+    "NUL in a system turn": (messages(said("system", "Be\0"), ASK, ANSWER), "nul_character"),
+    "instructions of an unknown role": (messages(said("instructions", "Be kind."), ASK, ANSWER), "unknown_role"),
+    # thoughts are no answer
+    "channels": (
+        messages(ASK, said("assistant", "Greet.", channel="analysis"), {**ANSWER, "channel": "final"}), OK),
+    "a turn of thoughts": (chat(human("Hi"), {"from": "thought", "value": "Greet."}, gpt("Hello.")), OK),
+    "thoughts before the question": (chat({"from": "reasoning", "value": "Hm."}, human("Hi"), gpt("Hello.")), OK),
     # tool calls: no end of turn in a call's place
     "answer that is a call": (messages(ASK, {**ANSWER, "tool_calls": CALL}, said("tool", "3")), "tool_use"),
     "old function call": (messages(ASK, {**ANSWER, "function_call": {"name": "look"}}), "tool_use"),
@@ -117,6 +145,10 @@ RECORDS: dict[str, tuple[Any, str | list[str]]] = {  # kind -> (record, reason i
     "text, then a call's result": (messages(ASK, ANSWER, said("tool", "3"), said("assistant", "3.")), "tool_use"),
     "text, then a call": (
         chat(human("Hi"), gpt("Let me look."), {"from": "function_call", "value": "{}"}), "tool_use"),
+    "call to a recipient": (
+        messages(ASK, said("assistant", "{}", channel="commentary", recipient="functions.look")), "tool_use"),
+    "text, then the surroundings": (messages(ASK, ANSWER, said("environment", "3")), "tool_use"),
+    "text, then a result": (messages(ASK, ANSWER, said("tool-result", "3")), "tool_use"),
     "call later": (messages(ASK, ANSWER, said("user", "And?"), {**ANSWER, "tool_calls": CALL}), OK),
     "text and call later": (
         messages(ASK, ANSWER, said("user", "And?"), said("assistant", "Hm."), said("ipython", "3")), OK),
@@ -142,6 +174,8 @@ def test_record(kind, tmp_path):
 
 REASONED = {
     "own field": said("assistant", "Hello.", reasoning_content="Greet."),
+    "newer name": said("assistant", "Hello.", thought="Greet."),
+    "details": said("assistant", "Hello.", reasoning_details=[{"type": "reasoning.text", "text": "Greet."}]),
     "other name": said("assistant", "Hello.", reasoning="Greet."),
     "part": said("assistant", [{"type": "thinking", "thinking": "Greet."}, {"type": "text", "text": "Hello."}]),
 }
@@ -163,15 +197,36 @@ def test_an_answer_of_reasoning_only_is_no_answer(tmp_path):
     assert dropped(audit) == {"empty_text": 1, "missing_text": 1}
 
 
+def test_thoughts_in_a_turn_of_their_own_are_counted(tmp_path):
+    told = [
+        messages(ASK, said("assistant", "Greet.", channel="analysis"), {**ANSWER, "channel": "final"}),
+        chat(human("Hi?"), {"from": "thinking", "value": "Greet."}, gpt("Hello.")),
+        messages(said("user", "Hm"), said("analysis", "Hm."), ANSWER),
+    ]
+    rows, audit = run_corpus(write_jsonl_file(tmp_path / "in.json", told))
+    assert [turn["text"] for row in rows for turn in row["turns"] if turn["role"] == "assistant"] == ["Hello."] * 3
+    assert audit["notes"] == ["3 of the kept: reasoning left out"]
+
+
+@pytest.mark.parametrize("mark", [{"weight": 0}, {"weight": 0.0}, {"train": False}, {"trainable": False}])
+def test_answers_that_must_not_be_learnt_are_marked(mark, tmp_path):
+    told = messages(ASK, {**ANSWER, **mark}, said("user", "And?"), said("assistant", "Good.", weight=1, train=True))
+    rows, audit = run_corpus(write_jsonl_file(tmp_path / "in.json", [told, GOOD[0]]))
+    assert [turn.get("taught") for turn in rows[0]["turns"]] == [None, False, None, None]
+    assert audit["notes"] == ["1 of the kept: with answers that are marked as not to be learnt, and are not supervised"]
+
+
 def test_what_is_trimmed_or_left_out_is_noted(tmp_path):
     records = [
         chat(gpt("Ready."), human("Hi"), gpt("Hello.")),
         messages(said("user", "Bye"), ANSWER, tools=[{"type": "function"}]),
-        messages(said("user", "Hm"), ANSWER, tools=[]),
+        messages(said("user", "Hm"), ANSWER, tools=[], functions="[]"),
+        messages(said("user", "Ho"), ANSWER, functions=[{"name": "look"}]),
+        messages(said("user", "Oh"), ANSWER, tools='[{"name": "look"}]'),
     ]
     _, audit = run_corpus(write_jsonl_file(tmp_path / "in.json", records))
     assert audit["notes"] == [
-        "1 of the kept: descriptions of tools left out",
+        "3 of the kept: descriptions of tools left out",
         "1 of the kept: trimmed to the first user turn or cut at a break",
     ]
 
@@ -196,6 +251,11 @@ PAIRS: dict[str, tuple[Any, str | list[str]]] = {
     "null keys in front": ({"instruction": None, "question": "Hi", "output": None, "answer": "Hello."}, OK),
     "NaN keys in front": ({"instruction": float("nan"), "query": "Hi", "output": float("nan"), "answer": "Hello."}, OK),
     "blank keys in front": ({"instruction": "", "prompt": "Hi", "output": " ", "completion": "Hello."}, OK),
+    "empty list in front": ({"instruction": [], "question": "Hi", "output": {}, "answer": "Hello."}, OK),
+    "empty list of turns beside": ({"conversations": [], "instruction": "Hi", "output": "Hello."}, OK),
+    "parts": ({"instruction": "Hi", "output": [{"type": "text", "text": "Hello."}]}, OK),
+    "picture": ({"instruction": "What is it?", "output": "A cat.", "image": {"path": "x"}}, "not_only_text"),
+    "system that is no text": ({"system": {"a": 1}, "question": "Hi", "response": "Hello."}, "not_only_text"),
     "system prompt": ({"system_prompt": "Be kind.", "question": "Hi", "response": "Hello."}, ["Be kind.", *OK]),
     "history": ({"instruction": "Bye", "output": "Bye.", "history": [["Hi", "Hello."]]}, [*OK, "Bye", "Bye."]),
     "broken history": ({"instruction": "Bye", "output": "Bye.", "history": ["Hi"]}, "conversation_not_a_list"),
@@ -248,7 +308,9 @@ def test_alternation_example():
         ({"a": " ", "b": "x"}, "x"),
         ({"a": " ", "b": None}, " "),
         ({"a": 0, "b": "x"}, 0),
-        ({"a": [], "b": "x"}, []),
+        ({"a": [], "b": "x"}, "x"),
+        ({"a": {}, "b": None}, {}),
+        ({"a": False, "b": "x"}, False),
         ({}, None),
     ],
 )

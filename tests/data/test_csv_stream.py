@@ -27,6 +27,9 @@ EXPECTED = [
         ("mark.csv", CSV.encode("utf-8-sig")),
         ("utf16.csv", CSV.encode("utf-16")),
         ("a.csv.gz", gzip.compress(CSV.encode(), mtime=0)),
+        ("cr.csv", CSV.replace("\n", "\r").replace("x\ry", "x\ny").encode()),
+        ("blank lines first.csv", b"\n \n" + CSV.encode()),
+        ("blanks around names.csv", CSV.replace("prompt,completion", " prompt, completion ").encode()),
         ("crlf.csv", CSV.replace("\n", "\r\n").replace("x\r\ny", "x\ny").encode()),
     ],
 )

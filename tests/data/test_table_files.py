@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import gzip
 import json
 import subprocess
 import sys
@@ -65,6 +66,40 @@ def test_a_file_that_is_not_whole_is_refused(kind, damage, tmp_path):
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[damage])
     with pytest.raises(TapsError, match=r"rows\.\w+: cannot be read as (parquet|arrow), found .*fetching it again"):
         list(stream_records(tmp_path / name))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "arrow stream"])
+def test_changed_bytes_that_only_arrow_notices_are_refused_by_name(kind, tmp_path):
+    name, write = WRITERS[kind]
+    write(tmp_path / name, pyarrow.Table.from_pylist(ROWS * 50))
+    content = bytearray((tmp_path / name).read_bytes())
+    if kind == "parquet":
+        content[60:90] = bytes(30)
+    else:
+        content = content[: len(content) // 2]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TapsError, match=r"rows\.\w+: cannot be read as (parquet|arrow), found .*fetching it again"):
+        list(stream_records(tmp_path / name))
+
+
+def test_shards_of_which_some_have_no_rows(tmp_path):
+    table = pyarrow.Table.from_pylist(ROWS)
+    for number, piece in enumerate((table.slice(0, 0), table, table.slice(0, 0))):
+        write_parquet(tmp_path / f"train-{number:05d}-of-00003.parquet", piece)
+    with parquet.ParquetWriter(tmp_path / "u.parquet", table.schema) as writer:
+        for piece in (table.slice(0, 0), table):
+            writer.write_table(piece)
+    (tmp_path / "README.md").write_text("---\n")
+    (tmp_path / "._train.parquet").write_bytes(b"resource fork")
+    assert [record.value for record in stream_records(tmp_path)] == ROWS * 2
+
+
+def test_a_table_compressed_once_more_says_so(tmp_path):
+    write_parquet(tmp_path / "rows.parquet", pyarrow.Table.from_pylist(ROWS))
+    packed = tmp_path / "rows.parquet.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "rows.parquet").read_bytes()))
+    with pytest.raises(TapsError, match=r"parquet that was compressed once more \(\.gz\); decompress it"):
+        list(stream_records(packed))
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.arrow", "rows.csv", "rows.jsonl"])

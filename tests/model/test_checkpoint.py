@@ -84,7 +84,7 @@ def quantise(tensors):
         (reshape, r"fc\.weight has a wrong shape, expected \(32, 64\), found \(32, 63\)"),
         (add_bias, r'unexpected tensor fc\.bias; set "bias": true'),
         (add_head, r"unexpected tensor lm_head\.weight"),
-        (quantise, r"fc\.weight is not floating point, found torch\.int8"),
+        (quantise, r"fc\.weight is quantised, expected plain weights, found int8"),
     ],
 )
 def test_other_tensors_are_refused_when_read_and_when_written(tmp_path, folder, damage, message):

@@ -127,11 +127,17 @@ def test_an_exported_head_keeps_its_own_rope(tmp_path):
                 "use_qk_norm": True,
                 "rope_interleave": True,
                 "num_local_experts": 4,
+                "draft_vocab_size": 16,
+                "quantization_config": {"quant_method": "fp8"},
+                "eagle_config": {"use_aux_hidden_state": True},
+                "norm_before_residual": True,
             }.items()
         ),
         ({"hidden_act": "gelu"}, "unsupported activation.*found gelu"),
         ({"hidden_activation": "gelu_pytorch_tanh"}, "unsupported activation.*found gelu_pytorch_tanh"),
         ({"sliding_window": 512}, "sliding-window attention, found 512"),
+        ({"layer_types": ["sliding_attention"]}, "without full attention"),
+        ({"family": ["eagle2"]}, "its draft family is no name"),
     ],
 )
 def test_a_head_that_is_another_model_is_refused(change, message):
@@ -147,6 +153,7 @@ def test_a_head_that_is_another_model_is_refused(change, message):
         {"query_pre_attn_scalar": 8, "attention_multiplier": 8**-0.5, "residual_multiplier": 1.0},
         {"hidden_act": "swish", "logit_scale": 1},
         {"num_local_experts": 0, "qk_norm": None},
+        {"layer_types": ["full_attention"], "draft_vocab_size": CONFIG.vocab_size, "quantization_config": None},
     ],
 )
 def test_keys_that_change_nothing_pass(change):

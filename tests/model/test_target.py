@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import DynamicCache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -132,3 +135,40 @@ def test_a_target_for_decoding_says_what_any_other_says(tmp_path) -> None:
         torch.testing.assert_close(packed.features(TOKENS), plain.features(TOKENS), atol=1e-4, rtol=1e-4)
         features = plain.features(TOKENS)
         torch.testing.assert_close(packed.logits(features), plain.logits(features), atol=1e-4, rtol=1e-4)
+
+
+# --- folders that nobody prepared ------------------------------------------------------------------------------------
+
+
+def rewrite(folder: Path, dtype: torch.dtype) -> None:
+    weights = load_file(folder / "model.safetensors")
+    save_file({name: tensor.to(dtype) for name, tensor in weights.items()}, folder / "model.safetensors")
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:ab\n"
+FOREIGN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "pointer": (lambda folder: (folder / "model.safetensors").write_text(POINTER), "a Git-LFS pointer"),
+    "page": (lambda folder: (folder / "model.safetensors").write_text("<html>"), "an HTML page"),
+    "quantised": (lambda folder: rewrite(folder, torch.int8), "is quantised"),
+    "eight bits": (lambda folder: rewrite(folder, torch.float8_e5m2), "is quantised"),
+    "pickled": (
+        lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
+        "pickled weights.*python -m taps.prepare_target",
+    ),
+    "deep config": (lambda folder: (folder / "config.json").write_text("[" * 100_000), "not a JSON object"),
+    "deep tokenizer": (lambda folder: (folder / "tokenizer.json").write_text("[" * 100_000), "no usable tokenizer"),
+    "foreign tokenizer": (lambda folder: (folder / "tokenizer.json").write_text('{"model": {}}'), "no usable tokeni"),
+    "no tokens": (
+        lambda folder: (folder / "generation_config.json").write_text('{"eos_token_id": "x"}'),
+        "is no token",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_folder_that_nobody_prepared_is_refused_in_one_line(kind, tmp_path):
+    harm, message = FOREIGN[kind]
+    harm(save_word_target(tmp_path))
+    with pytest.raises(TapsError, match=message) as caught:
+        load_target(tmp_path)
+    assert "\n" not in str(caught.value)

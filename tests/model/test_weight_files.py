@@ -128,7 +128,7 @@ def test_an_index_names_plain_files_only(tmp_path, name):
 def test_an_index_that_is_none_is_refused(tmp_path, content):
     path = tmp_path / "model.safetensors.index.json"
     path.write_text(content)
-    with pytest.raises(TapsError, match="not an index of weights"):
+    with pytest.raises(TapsError, match=r"not an index of weights|not a JSON object"):
         read_index(path)
 
 

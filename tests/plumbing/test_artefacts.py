@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taps.plumbing.artefacts import (
@@ -27,7 +27,8 @@ from taps.plumbing.artefacts import (
 )
 from taps.plumbing.atomic import write_text
 from taps.plumbing.errors import ArtefactError
-from taps.plumbing.provenance import digest_of, provenance
+from taps.plumbing.folder_records import check_folder
+from taps.plumbing.provenance import digest_of, provenance, provenance_of
 from tests.support.artefact_shapes import ARRAYS, CONTENT, MADE, ROWS, SHAPES, Shape, each_shape, write_table
 
 
@@ -68,6 +69,7 @@ def test_truncated(tmp_path: Path, shape: Shape, kept: float) -> None:
 
 
 @each_shape
+@settings(deadline=None)  # the first example imports what reads tables
 @given(data=st.data())
 def test_a_changed_byte_is_seen_or_changes_nothing(shape: Shape, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -227,8 +229,27 @@ def test_a_digest_is_of_the_content_alone(tmp_path: Path) -> None:
         assert re.fullmatch("[0-9a-f]{64}", digest_of(first))
     with pytest.raises(ArtefactError, match="nowhere: missing"):
         digest_of(tmp_path / "nowhere")
-    with pytest.raises(ArtefactError, match="not a folder of ours"):
-        digest_of(tmp_path)
+    before = digest_of(tmp_path)  # a folder that is nobody's artefact: what lies in it
+    write_text(tmp_path / "0.txt", "another")
+    assert digest_of(tmp_path) != before
+
+
+@pytest.mark.parametrize("target", ["provenance.json", "nowhere"], ids=["circle", "dangling"])
+def test_a_record_that_is_a_link_to_nothing_is_a_broken_one(tmp_path: Path, target: str) -> None:
+    """Not the same as none at all, which folders and files have that are a user's own."""
+    (tmp_path / "x.jsonl").write_text("{}")
+    (tmp_path / "x.jsonl.provenance.json").symlink_to("x.jsonl." + target)
+    folder = tmp_path / "target"
+    folder.mkdir()
+    (folder / "provenance.json").symlink_to(target)
+    for broken in (
+        lambda: digest_of(tmp_path / "x.jsonl"),
+        lambda: check_folder(folder, kind="target"),
+        lambda: digest_of(folder),
+        lambda: provenance_of(folder, kind="target"),
+    ):
+        with pytest.raises((ArtefactError, OSError)):
+            broken()
 
 
 def test_provenance_names_causes_and_neither_times_nor_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from taps.plumbing.cli import by_name, named_path, run
 from taps.plumbing.errors import TapsError
+from taps.plumbing.progress import progress
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,17 @@ def test_a_known_error_is_one_line(error: Exception, line: str, capsys: pytest.C
     assert printed.err.startswith(f"error: {line}")
     assert printed.err.count("\n") == 1
     assert printed.out == ""
+
+
+def test_an_error_has_a_line_of_its_own_below_a_bar(capsys: pytest.CaptureFixture) -> None:
+    def main() -> None:
+        bar = progress(total=9, what="working", unit="row")
+        bar.update(3)
+        raise TapsError("here", "wrong")
+
+    with pytest.raises(SystemExit):
+        run(main)
+    assert capsys.readouterr().err.endswith("\nerror: here: wrong\n")
 
 
 @pytest.mark.parametrize("error", [RuntimeError("shapes differ"), OSError(errno.EBADF, "fd"), KeyError("x")], ids=str)

@@ -13,6 +13,7 @@ from taps.data.chat import ChatTokenizer
 from taps.data.chat import Reason as ChatReason
 from taps.plumbing.artefacts import read_json, read_jsonl
 from taps.plumbing.errors import TapsError
+from taps.plumbing.lineage import inputs_of
 from taps.tiny_target import byte_tokenizer
 from tests.support.data_fixtures import GOOD, chat, dropped, gpt, human, run_corpus, write_jsonl_file
 
@@ -56,6 +57,30 @@ def test_several_files_and_a_folder(tmp_path):
     assert [row["id"] for row in read_jsonl(tmp_path / "o.jsonl", kind="corpus")] == ["before", "after"]
     corpus.main([*flags, "--input", str(folder / "sub" / "b.jsonl.gz"), "--input", str(folder / "a.json")])
     assert [row["id"] for row in read_jsonl(tmp_path / "o.jsonl", kind="corpus")] == ["after", "before"]
+
+
+@pytest.mark.parametrize("stranger", ["README.md", "manifest.json", "provenance.json", "config.json"])
+def test_a_folder_of_a_users_own_is_read_and_recorded_in_full(stranger, tmp_path):
+    """Other people's folders have files that are called like records of ours, and stand for nothing."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text(A)
+    (folder / stranger).write_text("{}")
+    flags = ["--reader", "hub", "--output", str(tmp_path / "o.jsonl"), "--audit", str(tmp_path / "a.json")]
+    digests = []
+    for line in (A, B):
+        (folder / "a.jsonl").write_text(line)
+        corpus.main([*flags, "--input", str(folder)])
+        digests.append(inputs_of(tmp_path / "o.jsonl", kind="corpus")["input_0"])
+    assert digests[0] != digests[1]
+
+
+@pytest.mark.parametrize("path", ["nowhere.json", "dangling.json", "a.json/b.json"])
+def test_an_input_that_is_not_there_says_so(path, tmp_path):
+    (tmp_path / "a.json").write_text(A)
+    (tmp_path / "dangling.json").symlink_to("nowhere")
+    with pytest.raises(TapsError, match=r"no such file or folder; fetch it with python -m taps\.fetch"):
+        run_corpus(tmp_path / path)
 
 
 def test_small_sharegpt_file_exercises_the_audit(tmp_path):
@@ -118,7 +143,7 @@ GENERATED = ["--reader", "reasoning_gym", "--rows", "3", "--task"]
     ("flags", "message"),
     [
         (["--reader", "sharegpt"], "--reader sharegpt: needs --input"),
-        (["--reader", "sharegpt", "--input", "/nowhere.json"], "missing"),
+        (["--reader", "sharegpt", "--input", "/nowhere.json"], "no such file or folder"),
         (["--reader", "reasoning_gym", "--rows", "3"], "needs --task and --rows"),
         (
             ["--reader", "reasoning_gym", "--rows", "3", "--task", "gsm_sym"],

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from taps import fetch
+from taps import corpus, fetch
 from taps.data.downloads import download_wheel, wanted_files, with_retries
+from taps.plumbing.artefacts import read_json
+from taps.plumbing.cli import run
 from taps.plumbing.errors import TapsError
 from taps.plumbing.folders import visible_files
+from taps.plumbing.lineage import inputs_of
 from taps.plumbing.provenance import digest_of
 from tests.support.fake_hub import REVISION, FakeHub, serving
 
@@ -290,6 +293,40 @@ def test_local_file_with_an_awkward_name(tmp_path):
     fetch.main(["--path", str(source), "--output", str(tmp_path / "out.json")])
     assert (tmp_path / "out.json").read_bytes() == CONTENT
     assert not Path("x").exists()
+
+
+BYTES = "b\udcff.jsonl"  # a name that is not UTF-8
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "file in a folder"])
+def test_names_that_are_not_utf_8_are_names(tmp_path, what, capsys):
+    folder = tmp_path / "fold\udce9r"
+    folder.mkdir()
+    (folder / BYTES).write_text('{"instruction": "Hi", "output": "Hello."}\n')
+    source = folder / BYTES if what == "file" else folder
+    output = tmp_path / (BYTES if what == "file" else "out")
+    run(lambda: fetch.main(["--path", str(source), "--output", str(output)]))
+    written = ["--output", str(tmp_path / "o.jsonl"), "--audit", str(tmp_path / "a.json")]
+    read = output / BYTES if what == "file in a folder" else output
+    run(lambda: corpus.main(["--reader", "instruction", "--input", str(read), *written]))
+    assert read_json(tmp_path / "a.json", kind="audit")["kept"] == 1
+    assert inputs_of(tmp_path / "o.jsonl", kind="corpus")["input_0"] == digest_of(read)
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("what", ["a file", "nothing", "a folder"])
+def test_a_lock_that_is_a_link_harms_nobody(tmp_path, what):
+    victim = tmp_path / "victim"
+    if what == "a file":
+        victim.write_text("keep")
+    if what == "a folder":
+        victim.mkdir()
+    (tmp_path / ".out.lock").symlink_to(victim)
+    with pytest.raises(TapsError, match=r"\.out\.lock: a link where a lock should be"):
+        fetch.main(["--path", __file__, "--output", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
+    assert victim.exists() == (what != "nothing")
+    assert not victim.is_file() or victim.read_text() == "keep"
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,19 @@ def test_a_local_card_cannot_name_files_outside_either(tmp_path):
     assert not (tmp_path / "o.jsonl").exists()
 
 
+@pytest.mark.parametrize("card", ["configs: [", "configs: 7", "configs:\n- {config_name: [1], data_files: 3}", "\0"])
+def test_a_broken_card_is_one_line(tmp_path, card):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "test.jsonl").write_text('{"a": 1}\n')
+    (folder / "README.md").write_text(f"---\n{card}\n---\n")
+    flags = ["--path", str(folder), "--split", "test", "--attempts", "1", "--output", str(tmp_path / "out.jsonl")]
+    with pytest.raises(TapsError, match=r"data, split test: ") as caught:
+        fetch.main(flags)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
 def test_a_split_of_a_local_folder_whose_name_looks_like_a_pattern(tmp_path):
     folder = tmp_path / "my [set] *"
     folder.mkdir()

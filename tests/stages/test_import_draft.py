@@ -159,7 +159,12 @@ def without(tensors, name):
         (lambda t: t | {"midlayer.hidden_norm.weight": torch.ones(32).half()}, {"bias": False}, "unexpected tensor"),
         (lambda t: t | {"fc.weight": torch.zeros(32, 63).half()}, {"bias": False}, r"wrong shape, expected \(32, 64\)"),
         (lambda t: t | {"fc.weight": torch.zeros(32, 64)}, {"bias": False}, r"several dtypes.*float16, torch.float32"),
-        (lambda t: t | {"fc.weight": torch.zeros(32, 64).int()}, {"bias": False}, "not floating point"),
+        (lambda t: t | {"fc.weight": torch.zeros(32, 64).int()}, {"bias": False}, "is quantised"),
+        (
+            lambda t: {name: tensor.to(torch.float8_e4m3fn) for name, tensor in t.items()},
+            {"bias": False},
+            "is quantised",
+        ),
         (lambda t: t, {"bias": False, "vocab_size": 299}, "another target: vocab_size, expected 300, found 299"),
         (lambda t: t, {"bias": False, "num_hidden_layers": 32}, "not an EAGLE head"),
         (lambda t: t | {"embed_tokens.weight": torch.zeros(300, 32)}, {"bias": False}, "differs from the target's"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -109,6 +110,82 @@ def test_pickled_weights_become_safetensors_with_the_same_logits(model, source, 
     output = prepare(source, tmp_path / "target")
     assert not list(output.glob("*.bin"))
     assert torch.equal(logits(output), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.float8_e4m3fn, torch.bool])
+@pytest.mark.parametrize("pickled", [False, True])
+def test_weights_whose_scale_lies_elsewhere_are_refused(source, tmp_path, dtype, pickled):
+    weights = load_file(source / "model.safetensors")
+    weights["model.layers.0.mlp.up_proj.weight"] = weights["model.layers.0.mlp.up_proj.weight"].to(dtype)
+    if pickled:
+        (source / "model.safetensors").unlink()
+        torch.save(weights, source / "pytorch_model.bin")
+    else:
+        save_file(weights, source / "model.safetensors")
+    with pytest.raises(TapsError, match=r"source/\w+\.\w+: model\.layers\.0\.mlp\.up_proj\.weight is quantised"):
+        prepare(source, tmp_path / "target")
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 12\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"]
+)
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (POINTER, "a Git-LFS pointer"),
+        ("<!DOCTYPE html><html>Access denied", "an HTML page"),
+        ("[" * 100_000, "not a JSON object|cannot be read"),
+        ("[]", "not a JSON object|cannot be read"),
+        ("null", "not a JSON object|cannot be read"),
+        ("", "not a JSON object|cannot be read"),
+    ],
+    ids=["pointer", "page", "deep", "list", "null", "empty"],
+)
+def test_a_file_that_is_something_else_is_named_in_its_own_place(source, tmp_path, name, content, message):
+    (source / name).write_text(content)
+    with pytest.raises(TapsError, match=rf"^{re.escape(str(source / name))}: ({message})"):
+        prepare(source, tmp_path / "target")
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+@pytest.mark.parametrize("index", [b"\0\xff", b"[" * 100_000, b"{"])
+def test_an_index_that_is_none_is_named(source, tmp_path, index):
+    (source / "model.safetensors.index.json").write_bytes(index)
+    with pytest.raises(TapsError, match=r"model\.safetensors\.index\.json: not a JSON object"):
+        prepare(source, tmp_path / "target")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_hidden_layers": -1}, "num_hidden_layers is no positive number, .*found -1"),
+        ({"head_dim": 0}, "head_dim is no positive number"),
+        ({"num_key_value_heads": 0}, "num_key_value_heads is no positive number"),
+        ({"hidden_size": 10**12}, "hidden_size is no positive number"),
+        ({"hidden_size": "64"}, "hidden_size is no positive number, .*found '64'"),
+        ({"max_position_embeddings": 10**30}, "max_position_embeddings is no positive number"),
+        ({"rms_norm_eps": 1e308}, "rms_norm_eps is no positive number"),
+        ({"num_attention_heads": 10**9}, "a config.json that the library cannot read"),
+        ({"vocab_size": None}, "a config.json that the library cannot read"),
+        ({"rope_parameters": "yarn"}, "a config.json that the library cannot read"),
+        ({"rope_parameters": [1]}, "a config.json that the library cannot read"),
+        ({"dtype": "float7"}, "a config.json that the library cannot read, found AttributeError"),
+        ({"model_type": ["llama"]}, "a config.json that the library cannot read"),
+        ({"quantization_config": "awq"}, "quantised weights.*found awq"),
+        ({"quantization_config": [1]}, "quantised weights"),
+        ({"layer_types": "full"}, "some layers have no full attention"),
+        ({"auto_map": "m.M"}, "its own Python code, found m.M"),
+        ({"eos_token_id": "</s>"}, "a config.json that the library cannot read"),
+    ],
+)
+def test_absurd_configs_are_one_line(source, tmp_path, changes, message):
+    edit_json(source / "config.json", **changes)
+    with pytest.raises(TapsError, match=message) as caught:
+        prepare(source, tmp_path / "target")
+    assert "\n" not in str(caught.value)
 
 
 def test_pickle_with_code_is_refused(source, tmp_path):
@@ -374,6 +451,12 @@ def test_template_file_replaces_the_models_own(source, tmp_path):
         ("{{ raise_exception('no') }}", "cannot render a conversation"),
         ("{% if %}", "cannot render a conversation"),
         ("{{ 'hello' }}", "drops what was said"),
+        ("{{ 1 / 0 }}" + PLAIN_TEMPLATE, "cannot render a conversation, found division by zero"),
+        ("{% include 'x' %}" + PLAIN_TEMPLATE, "cannot render a conversation, found no loader"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "cannot render a conversation, found maximum recursion"),
+        ("{{ lipsum() }}" + PLAIN_TEMPLATE, "renders the same conversation in several ways"),
+        ("{{ [1, 2, 3, 4, 5, 6, 7, 8, 9] | shuffled }}", "cannot render a conversation"),
+        ("{{ range(90000) | random }}" + PLAIN_TEMPLATE, "renders the same conversation in several ways"),
     ],
 )
 def test_bad_templates(source, tmp_path, template, message):
@@ -394,6 +477,25 @@ def test_stop_tokens_are_the_models_and_the_templates(source, tmp_path, declared
     edit_json(source / "config.json", eos_token_id=declared)
     output = prepare(source, tmp_path / "target")
     assert json.loads((output / "generation_config.json").read_text())["eos_token_id"] == expected
+
+
+@pytest.mark.parametrize("declared", [-1, "2", True, 2.0, [[2]], {"a": 2}, [2, None]])
+def test_a_stop_token_that_is_none_is_refused(source, tmp_path, declared):
+    edit_json(source / "generation_config.json", eos_token_id=declared)
+    with pytest.raises(TapsError, match=r"source/generation_config\.json: eos_token_id is no token"):
+        prepare(source, tmp_path / "target")
+
+
+def test_a_stop_token_beyond_the_embedding_is_refused(source, tmp_path):
+    edit_json(source / "generation_config.json", eos_token_id=[2, 10**6])
+    with pytest.raises(TapsError, match=r"a stop token beyond the embedding, expected ids below \d+, found 1000000"):
+        prepare(source, tmp_path / "target")
+
+
+def test_a_turn_that_ends_with_no_token_is_warned_of(source, tmp_path, capsys):
+    (source / "chat_template.jinja").write_text(PLAIN_TEMPLATE.replace("<|im_end|>", "\n###\n"))
+    prepare(source, tmp_path / "target")
+    assert "its chat template ends a turn with no token; answers end at <|im_end|>" in capsys.readouterr().err
 
 
 def test_no_stop_token_is_an_error(source, tmp_path):

@@ -48,6 +48,43 @@ def test_what_is_no_study_is_one_line(tmp_path: Path, text: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
+)
+
+
+@pytest.mark.parametrize("text", [BOMB, "a: &a [*a]\n", "a: &a {b: {c: *a}}\n"], ids=["bomb", "list", "table"])
+def test_what_grows_by_referring_to_itself_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "study.yaml").write_text(text)
+    with pytest.raises(TapsError, match=r"anchors \(&, \*\) that multiply or hold themselves"):
+        read([tmp_path / "study.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nseed: 010\n", r"study\.yaml:2: .* found 010, which is 8;"),
+        ("a: [1, -0_17]\n", r"study\.yaml:1: .* found -0_17, which is -15;"),
+        ("rows: 1:30\n", r"found 1:30, which is 90;"),
+        ("share: 0:30.5\n", r"found 0:30\.5, which is 30\.5;"),
+        ("a: !!timestamp 'x'\n", "cannot be read"),
+        ("a: !!int 'x'\n", "cannot be read"),
+        (f"a: {'9' * 5000}\n", "cannot be read"),
+        ("a: 2024-02-31\n", "cannot be read"),
+    ],
+)
+def test_numbers_that_are_not_what_they_look_like_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "study.yaml").write_text(text)
+    with pytest.raises(TapsError, match=message):
+        read([tmp_path / "study.yaml"])
+
+
+def test_numbers_that_are_plain_are_read(tmp_path: Path) -> None:
+    text = "[0, -0, 0.5, 00.5, 0x10, 0b11, 1_000, 1.0e-5, 20240726, '010', '1:30', 0o17]"
+    (tmp_path / "study.yaml").write_text(f"a: {text}\n")
+    assert read_yaml(tmp_path / "study.yaml")["a"] == yaml.safe_load(text)
+
+
 # --- patterns --------------------------------------------------------------------------------------------------------
 
 

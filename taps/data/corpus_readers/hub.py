@@ -14,5 +14,5 @@ from taps.data.texts import Reason, first_present
 def hub(record: Mapping[str, Any]) -> Conversation | Reason:
     """Returns the conversation of a record that lists turns, else the two turns of a pair."""
     turns = first_present(record, TURN_LISTS)
-    is_pair = turns is None and (first_present(record, INSTRUCTIONS) is not None or not record.keys() & {*TURN_LISTS})
+    is_pair = not turns and (first_present(record, INSTRUCTIONS) is not None or not record.keys() & {*TURN_LISTS})
     return from_pair(record) if is_pair or isinstance(turns, int | float) else from_turns(record)
