@@ -57,7 +57,7 @@ def test_blocks_are_found_with_what_they_need() -> None:
         ("snakemake --cores 2 all --configfile mine.yaml", "no file mine.yaml"),
         ("python -m taps.overlap --corpora a=b", "does not take these flags"),
         ("cd /tmp && taps nothing", "no command taps.nothing"),
-        ("cat workflow/studies/none.yaml > copy", "no file workflow/studies/none.yaml"),
+        ("cat mine/none.yaml > copy", "no file mine/none.yaml"),
     ],
 )
 def test_what_does_not_exist_is_found(command: str, fault: str, capfd: pytest.CaptureFixture[str]) -> None:
