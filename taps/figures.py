@@ -2,8 +2,8 @@
 
     python -m taps.figures --tables reports/laptop/tables --output reports/laptop/figures
 
-A figure whose numbers the study lacks is left out and named. The folder also gets `figures.json`: captions and
-descriptions for the page. Equal tables give equal bytes.
+A figure whose numbers the study lacks is left out, with a line that says why. The folder also gets `figures.json`:
+captions and descriptions for the page, and these lines. Equal tables give equal bytes.
 """
 
 from __future__ import annotations
@@ -42,9 +42,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     from taps.analysis.figures.style import save, styled
 
-    index = []
+    index, left_out = [], []
     with styled():
         for picture in pictures(args):
+            if isinstance(picture, str):
+                left_out.append(picture)
+                print(f"left out: {picture}")
+                continue
             save(picture, args.output)
             words = {name: getattr(picture, name) for name in ("name", "title", "caption", "alt")}
             index.append({**words, "sha256": sha256_of(args.output / f"{picture.name}.png")})
@@ -53,14 +57,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     tables = args.tables / "tables.json"
     write_json(
         args.output / "figures.json",
-        index,
+        {"figures": index, "left_out": left_out},
         kind="figures",
         provenance=provenance(stage="taps.figures", inputs={"tables": tables}),
     )
 
 
-def pictures(args: argparse.Namespace) -> Iterator[Picture]:
-    """Yields every figure that the inputs allow, in the order of the report."""
+def pictures(args: argparse.Namespace) -> Iterator[Picture | str]:
+    """Yields every figure that the inputs allow, in the order of the report, and why another one is left out."""
     from taps.analysis.figures import catalogue
     from taps.analysis.findings import Findings
 
@@ -68,6 +72,8 @@ def pictures(args: argparse.Namespace) -> Iterator[Picture]:
     yield from catalogue.pictures(found)
     if args.trace and args.bank and args.tokenizer:
         yield recorded_trees(args, found.labels)
+    else:
+        yield "draft trees along an answer: no recorded answer was given"
 
 
 def recorded_trees(args: argparse.Namespace, labels: Labels) -> Picture:

@@ -166,10 +166,10 @@ def sample_text(frame: pd.DataFrame) -> str:
     budgets = _listed(f"{budget}" for budget in sorted(set(frame["num_draft_tokens"])))
     questions = _listed(f"{number}" for number in sorted(set(frame["num_questions"])))
     seeds = "; ".join(
-        f"T = {temperature:g}: {_listed(sorted(set(part['seeds'])))}"
+        f"{_listed(sorted(set(part['seeds'])))} at T = {temperature:g}"
         for temperature, part in frame.groupby("temperature")
     )
-    return f"{budgets} draft tokens per drafter, {questions} questions per benchmark, seeds {seeds}."
+    return f"{budgets} draft tokens per drafter, {questions} questions per benchmark, sampling seeds {seeds}."
 
 
 def _listed(words: Iterable[str]) -> str:

@@ -93,6 +93,10 @@ class Labels:
             return self.strategy(strategy).capitalize()
         return f"{self.drafters(drafters)}: {self.strategy(strategy)}"
 
+    def condition(self, temperature: float, method: str) -> str:
+        """Returns e.g. `EAGLE-2, T = 0`."""
+        return f"{self.method(method)}, T = {temperature:g}"
+
     def published_benchmark(self, name: str) -> str:
         """Returns the published benchmark whose cell is shown beside ours: its own, or the one it stands in for."""
         return self.roles.benchmarks[name].published if name in self.roles.benchmarks else name
@@ -174,6 +178,11 @@ class Labels:
         swept = {name for name in self.roles.of_role("averaged") if name != AVERAGED}
         return drafters.astype(str).isin(swept)
 
+    @cached_property
+    def hindsight(self) -> list[str]:
+        """Strategies that bound what others could reach, and that nobody can serve."""
+        return [name for name, entry in STRATEGIES.items() if entry.kind is Kind.BOUND]
+
     # --- order -------------------------------------------------------------------------------------------------------
 
     def benchmark_order(self, name: str) -> tuple[int, str]:
@@ -208,6 +217,8 @@ class Labels:
         else:
             base, _ = strategy_and_depth(strategy)
             colour, marker = (STRATEGIES[base].look if base in STRATEGIES else None) or _UNKNOWN
+            if strategy == DOUBLED and drafters in self._drafter_looks:
+                colour, _ = self._drafter_looks[drafters]
         return {"color": colour, "marker": marker}
 
     @cached_property

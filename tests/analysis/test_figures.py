@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from taps import figures, tables
-from taps.analysis.figures import acceptance, details
+from taps.analysis.figures import acceptance, costs, details
 from taps.analysis.figures import trees as tree_figure
 from taps.analysis.figures.style import Picture, grid, interval_bars, save, styled
 from taps.analysis.findings import Findings
@@ -25,8 +26,8 @@ from tests.support.replay_fixtures import LAPTOP, ROLES, write_replays
 from tests.support.report_fixtures import write_artefacts
 
 COMPLETE = {
-    "acceptance_length", "ours_and_published", "node_budget", "averaging_sweep", "acceptance_by_depth_eagle2",
-    "entropy_accepted_rejected", "confidence_accepted_rejected", "routing_shares",
+    "overview", "acceptance_length", "ours_and_published", "node_budget", "averaging_sweep",
+    "acceptance_by_depth_eagle2", "entropy_accepted_rejected", "confidence_accepted_rejected", "routing_shares",
     "speed_against_tau", "training_curves",
 }  # fmt: skip
 
@@ -55,11 +56,16 @@ def test_a_value_that_rounding_put_outside_its_interval_has_a_bar_of_length_0() 
 
 def test_every_figure_is_drawn(complete: Path, tmp_path: Path) -> None:
     figures.main(["--tables", str(complete), "--output", str(tmp_path)])
-    index = read_json(tmp_path / "figures.json", kind="figures")
+    content = read_json(tmp_path / "figures.json", kind="figures")
+    index = content["figures"]
     assert {entry["name"] for entry in index} == COMPLETE
+    assert index[0]["name"] == "overview"  # stands on the page's first screen
+    left_out = [line.partition(":")[0] for line in content["left_out"]]
+    assert left_out == ["how findings change with training data", "tokens per second over tree shapes",
+                        "draft trees along an answer"]  # fmt: skip
     for entry in index:
         assert len(entry["alt"]) > 20
-        if entry["name"] != "training_curves":
+        if entry["name"] not in ("training_curves", "overview"):
             assert re.search(r"(10, 20 and )?40 draft tokens", entry["caption"])
             assert "3 questions" in entry["caption"]
         for suffix in ("png", "pdf"):
@@ -71,7 +77,7 @@ def test_equal_tables_give_equal_bytes(complete: Path, tmp_path: Path) -> None:
         with styled():
             found = Findings(complete)
             for picture in (acceptance.acceptance_length(found), details.node_signal(found, "entropy")):
-                assert picture is not None
+                assert isinstance(picture, Picture)
                 save(picture, tmp_path / name)
     files = sorted((tmp_path / "one").iterdir())
     assert len(files) == 4
@@ -89,9 +95,11 @@ def test_a_partial_study_gets_the_figures_it_allows(tmp_path: Path) -> None:
         without=("merged_concat", "merged_dedup", "routed_confidence_step"),
     )
     figures.main(["--tables", str(found), "--output", str(tmp_path / "f")])
-    names = {entry["name"] for entry in read_json(tmp_path / "f/figures.json", kind="figures")}
+    content = read_json(tmp_path / "f/figures.json", kind="figures")
+    names = {entry["name"] for entry in content["figures"]}
     assert {"acceptance_length", "acceptance_by_depth_hass", "averaging_sweep", "routing_shares"} <= names
     assert "speed_against_tau" not in names
+    assert "speed against acceptance length: forward times were not measured" in content["left_out"]
 
 
 def test_drafters_have_looks_of_their_own() -> None:
@@ -99,6 +107,9 @@ def test_drafters_have_looks_of_their_own() -> None:
     look = Labels(LAPTOP).look
     looks = [tuple(look("single", name).values()) for name in drafters]
     assert len({colour for colour, _ in looks}) == len({marker for _, marker in looks}) == len(drafters)
+    doubled = [look("single_double", name) for name in drafters[:2]]
+    assert [item["color"] for item in doubled] == [colour for colour, _ in looks[:2]]
+    assert doubled[0]["marker"] not in {marker for _, marker in looks}
     assert look("routed_confidence_step", "math+chat") == look("routed_confidence_turn_calibrated", "math+chat")
 
 
@@ -182,3 +193,23 @@ def test_a_panel_without_data_is_not_drawn(tmp_path: Path) -> None:
     second.axhline(0)
     save(Picture(name="p", figure=drawing, title="", caption="", alt=""), tmp_path)
     assert (first.get_visible(), second.get_visible()) == (True, False)
+
+
+def test_the_lowest_drawn_panel_of_a_column_has_tick_labels(tmp_path: Path) -> None:
+    drawing, panels = grid(4, columns=2, height_in=1.5, sharex=True)
+    for panel in panels[:3]:
+        panel.plot([0, 1], [0, 1])
+    save(Picture(name="p", figure=drawing, title="", caption="", alt=""), tmp_path)
+    assert [panel.xaxis.get_tick_params()["labelbottom"] for panel in panels[:3]] == [False, True, True]
+
+
+def test_every_training_seed_has_a_curve_of_its_own(tmp_path: Path) -> None:
+    found = Findings(_tables(tmp_path, full=True, methods=("eagle2",), benchmarks=("gsm8k",), conditions=((0.0, 0),)))
+    curves = found.table("training_curves")
+    found._tables["training_curves"] = pd.concat([curves, curves.assign(training_seed=1)])
+    with styled():
+        picture = costs.training_curves(found)
+        assert isinstance(picture, Picture)
+        lines = picture.figure.axes[0].get_lines()
+        assert len(lines) == 2 * curves["drafters"].nunique()
+        assert all((np.diff(np.asarray(line.get_xdata())) > 0).all() for line in lines)

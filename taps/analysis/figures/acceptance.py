@@ -19,27 +19,62 @@ from taps.analysis.figures.style import (
     PURPLE,
     Picture,
     condition_grid,
-    condition_title,
     grid,
     interval_bars,
     legend_above,
 )
 from taps.analysis.findings import Findings, Where, sample_text
-from taps.analysis.labels import MEAN, Row
+from taps.analysis.labels import BY_HISTORY, MATCHED, MEAN, Row
 
 _TAU = "Acceptance length is emitted tokens per cycle, pooled over all cycles, the target's own token included."
-_BARS = "Bars are 95 % intervals from resampling questions."
+_BARS = "Bars are 95 % intervals."
 # Rows of the overview figure below the standing variants, in the order drawn.
 _OURS = ("routed_entropy_step", "routed_history", "merged_dedup", "merged_matched", "merged_adaptive", "oracle")
 _CURVES = ("merged_matched", "merged_dedup", "merged_concat")
 
 
+@figure(place=5)
+def overview(found: Findings) -> Picture | str:
+    """Returns the standing variants under the main condition, one panel per benchmark: the page's first picture."""
+    labels, where = found.labels, found.main_condition
+    frame = found.at("acceptance_length", where)
+    rows = [*labels.variants, *(labels.combined(strategy) for strategy in (BY_HISTORY, MATCHED))]
+    rows = [row for row in dict.fromkeys(rows) if _select(frame, row).any()]
+    benchmarks = found.benchmarks(where)
+    if not (rows and benchmarks):
+        return "the overview: the main condition was not replayed"
+    figure, panels = grid(len(benchmarks), columns=4, height_in=1.0 + 0.26 * len(rows), sharey=True)
+    for panel, benchmark in zip(panels, benchmarks, strict=True):
+        part = frame[frame["benchmark"] == benchmark]
+        matched = labels.matched(benchmark)
+        for position, row in enumerate(rows):
+            style = labels.look(*row)
+            for tau, low, high in part.loc[_select(part, row), ["tau", "tau_low", "tau_high"]].to_numpy():
+                bars = interval_bars(tau, low, high)
+                panel.errorbar(tau, position, xerr=bars, fmt=style["marker"], color=style["color"], ms=5, lw=1.6)
+            if row == Row("single", matched or ""):
+                panel.axhspan(position - 0.5, position + 0.5, color="#F3E7B3", alpha=0.6, zorder=0, lw=0)
+        panel.set_title(labels.benchmark(benchmark))
+    panels[0].set_yticks(range(len(rows)), [labels.row(*row) for row in rows])
+    panels[0].set_ylim(len(rows) - 0.5, -0.5)
+    figure.supxlabel("acceptance length, tokens per cycle", fontsize=8.5)
+    marked = " Yellow: the drafter that was trained for the benchmark’s kind of prompts."
+    return Picture(
+        name="overview",
+        title=f"Acceptance length, {labels.condition(*where)}",
+        caption=f"{_BARS}{marked if any(map(labels.matched, benchmarks)) else ''} Merged with all nodes verifies "
+        f"the nodes of all its drafters; the other rows {found.num_draft_tokens}.",
+        alt=f"Dot plot of acceptance length, one panel per benchmark. Longest: {_best_by_benchmark(found, rows)}.",
+        figure=figure,
+    )
+
+
 @figure(place=10)
-def acceptance_length(found: Findings) -> Picture | None:
+def acceptance_length(found: Findings) -> Picture | str:
     """Returns the forest plot of every row on every benchmark, one column per benchmark, one line per condition."""
     labels, frame = found.labels, found.table("acceptance_length")
     if frame.empty:
-        return None
+        return "acceptance lengths: nothing was replayed"
     rows = [*labels.variants, *(labels.combined(strategy) for strategy in _OURS), *labels.doubled]
     rows = [row for row in rows if _select(frame, row).any()]
     benchmarks = _benchmarks(found)
@@ -57,8 +92,9 @@ def acceptance_length(found: Findings) -> Picture | None:
     return Picture(
         name="acceptance_length",
         title="Acceptance length per benchmark",
-        caption=f"{_TAU} {_BARS} A mean is over the benchmarks that its condition has. Merged with all nodes and one "
-        f"drafter with double budget verify twice the nodes of the other rows. {sample_text(_at_main_budget(found))}",
+        caption=f"{_TAU} {_BARS} A mean is over the benchmarks that its condition has. Merged with all nodes verifies "
+        "the nodes of all its drafters, one drafter with double budget twice its own. "
+        f"{sample_text(_at_main_budget(found))}",
         alt=f"Dot plot of acceptance length with intervals, one panel per benchmark. Longest rows: {best}.",
         figure=figure,
     )
@@ -68,7 +104,7 @@ def _forest(panel: Axes, found: Findings, rows: list[Row], benchmark: str, where
     colour, marker = _condition_look(found, where)
     frame = found.at("acceptance_length", where)
     frame = frame[frame["benchmark"] == benchmark]
-    label = condition_title(found.labels, where)
+    label = found.labels.condition(*where)
     for position, row in enumerate(rows):
         for tau, low, high in frame.loc[_select(frame, row), ["tau", "tau_low", "tau_high"]].to_numpy():
             panel.errorbar(
@@ -126,12 +162,12 @@ def _scatter_against_published(panel: Axes, found: Findings, where: Where, bench
         style = labels.look(*row)
         panel.errorbar(
             printed, tau, yerr=interval_bars(tau, low, high), fmt=style["marker"], color=style["color"], lw=1,
-            label=variant["title"],
+            label=labels.row(*row),
         )  # fmt: skip
 
 
 @figure(place=30)
-def node_budget(found: Findings) -> Picture | None:
+def node_budget(found: Findings) -> Picture | str:
     """Returns tau against verified nodes for single drafters and merged trees, at T = 0 and 1."""
     labels = found.labels
     frame = found.table("acceptance_length").merge(
@@ -142,11 +178,13 @@ def node_budget(found: Findings) -> Picture | None:
     curves = [*labels.specialists, *(labels.combined(name) for name in _CURVES)]
     curves = [row for row in curves if _select(frame, row).any()]
     if not curves or frame.loc[_select(frame, curves[0]), "num_draft_tokens"].nunique() < 2:
-        return None
+        return "acceptance length against the number of nodes: one budget was replayed"
     wheres = [where for where in found.families if where.method == found.families[0].method]
     benchmarks = [name for name in _benchmarks(found) if name != MEAN]
     xlabel = "verified nodes per cycle"
-    figure, cells = condition_grid(labels, wheres, benchmarks, xlabel=xlabel, ylabel="acceptance length", height_in=1.9)
+    figure, cells = condition_grid(
+        labels, wheres, benchmarks, xlabel=xlabel, ylabel="acceptance length", height_in=1.9 + 0.6 / len(wheres)
+    )
     for panel, where, benchmark in cells:
         part = frame[frame["temperature"].eq(where.temperature) & frame["method"].eq(where.method)]
         part = part[part["benchmark"] == benchmark]
@@ -171,12 +209,13 @@ def node_budget(found: Findings) -> Picture | None:
 
 
 @figure(place=40)
-def averaging_sweep(found: Findings) -> Picture | None:
+def averaging_sweep(found: Findings) -> Picture | str:
     """Returns tau against the second specialist's weight in the average, specialists at the ends, published beside."""
     labels, pair = found.labels, found.labels.swept_pair
     wheres = [where for where in found.families if _sweep(found, where).drafters.nunique() > 3]
     if pair is None or not wheres:
-        return None
+        return "averaging the specialists' weights: no weight was swept"
+    titles = [labels.drafters(name) for name in pair]
     benchmarks = [name for name in _benchmarks(found) if name != MEAN]
     figure, panels = grid(len(benchmarks), columns=min(4, len(benchmarks)), height_in=2.6)
     for panel, benchmark in zip(panels, benchmarks, strict=True):
@@ -184,14 +223,14 @@ def averaging_sweep(found: Findings) -> Picture | None:
             curve = _sweep(found, where)
             curve = curve[curve["benchmark"] == benchmark]
             colour, marker = _condition_look(found, where)
-            label = f"ours, {condition_title(labels, where)}"
+            label = f"ours, {labels.condition(*where)}"
             panel.plot(curve["weight"], curve["tau"], color=colour, marker=marker, ms=3.5, label=label)
             panel.fill_between(curve["weight"], curve["tau_low"], curve["tau_high"], color=colour, alpha=0.12)
         panel.set_title(labels.benchmark(benchmark))
         if labels.roles.plays_the_paper:
             _published_sweep(panel, benchmark)
     panels[0].set_ylabel("acceptance length, ours")
-    figure.supxlabel(f"weight of the {pair[1]} drafter", fontsize=8.5)
+    figure.supxlabel(f"weight of the {titles[1]} drafter", fontsize=8.5)
     legend_above(figure, panels, columns=3)
     paper = (
         " Dashed, on the right-hand scale: the published sweep (HASS, T = 0), panel labels as printed although they "
@@ -200,7 +239,7 @@ def averaging_sweep(found: Findings) -> Picture | None:
     return Picture(
         name="averaging_sweep",
         title="Averaging the specialists' weights",
-        caption=f"0 is the {pair[0]} specialist, 1 the {pair[1]} specialist, between them the weighted mean of their "
+        caption=f"0 is the {titles[0]} drafter, 1 the {titles[1]} drafter, between them the weighted mean of their "
         f"parameters. Bands are 95 % intervals. {_TAU}{paper if labels.roles.plays_the_paper else ''} "
         f"{sample_text(_sweep(found, wheres[0]))}",
         alt="Acceptance length against averaging weight, one panel per benchmark.",
@@ -259,7 +298,7 @@ def _condition_look(found: Findings, where: Where) -> tuple[str, str]:
 
 def _best_by_benchmark(found: Findings, rows: list[Row]) -> str:
     """Returns, for a reader who cannot see the figure, the row with the longest acceptance on each benchmark."""
-    where = found.families[0]
+    where = found.main_condition
     words = []
     for benchmark in found.benchmarks(where):
         taus = {row: found.tau(where, benchmark, row) for row in rows if row.strategy != "oracle"}
@@ -267,4 +306,4 @@ def _best_by_benchmark(found: Findings, rows: list[Row]) -> str:
         if held:
             best = max(held, key=lambda row: held[row])
             words.append(f"{found.labels.row(*best)} on {found.labels.benchmark(benchmark)} ({held[best]:.2f})")
-    return f"{'; '.join(words)} ({condition_title(found.labels, where)})"
+    return f"{'; '.join(words)} ({found.labels.condition(*where)})"

@@ -10,7 +10,7 @@ from taps.analysis.figures.style import Picture
 from taps.analysis.findings import Findings
 from taps.plumbing.catalogue import Catalogue
 
-Drawn = Picture | list[Picture] | None
+Drawn = Picture | list[Picture] | str | None
 Draws = TypeVar("Draws", bound=Callable[[Findings], Drawn])
 
 
@@ -20,7 +20,8 @@ class Figure:
 
     Attributes:
         place: Among the report's figures, ascending.
-        draw: The study's tables -> the picture, several, or None where the study lacks what it would show.
+        draw: The study's tables -> the picture, or several; a string where the study lacks what it would show: what
+            is lacking; None where it is not to be mentioned, as what belongs to the paper's study alone.
     """
 
     place: int
@@ -40,8 +41,8 @@ def figure(place: int) -> Callable[[Draws], Draws]:
     return register
 
 
-def pictures(found: Findings) -> Iterator[Picture]:
-    """Yields every figure that the tables allow, in the order of print."""
+def pictures(found: Findings) -> Iterator[Picture | str]:
+    """Yields every figure that the tables allow, in the order of print, and in words why another one is left out."""
     for entry in sorted(FIGURES.values(), key=lambda entry: entry.place):
         drawn = entry.draw(found)
         yield from drawn if isinstance(drawn, list) else [drawn] if drawn is not None else []

@@ -19,11 +19,11 @@ _TITLES = {
 
 
 @figure(place=15)
-def learning_curve(found: Findings) -> Picture | None:
+def learning_curve(found: Findings) -> Picture | str:
     """Returns one panel per finding: its value, with interval, against the training tokens of one specialist."""
     table = found.table("learning_curve")
     if table.empty:
-        return None
+        return "how findings change with training data: one size of training data was used"
     table = table[table["since"].isna() & table["temperature"].eq(found.main_condition.temperature)]
     tokens = _tokens(found)
     ticks = sorted({tokens[name] for name in table["method"].unique() if name in tokens})

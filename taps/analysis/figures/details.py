@@ -21,7 +21,6 @@ from taps.analysis.figures.style import (
     SKY,
     Picture,
     condition_grid,
-    condition_title,
     grid,
     interval_bars,
     legend_above,
@@ -42,17 +41,17 @@ _ROUTERS = (
 
 
 @figure(place=50)
-def acceptance_by_depth(found: Findings) -> list[Picture]:
+def acceptance_by_depth(found: Findings) -> list[Picture] | str:
     """Returns conditional acceptance against depth, one figure per draft family."""
     drawn = [depth_curves(found, method) for method in sorted({where.method for where in found.families})]
-    return [picture for picture in drawn if picture is not None]
+    return [picture for picture in drawn if picture is not None] or "acceptance by depth: no drafter decoded alone"
 
 
 @figure(place=60)
-def signals(found: Findings) -> list[Picture]:
+def signals(found: Findings) -> list[Picture] | str:
     """Returns entropy and confidence of accepted and rejected nodes, one figure each."""
     drawn = [node_signal(found, signal) for signal in ("entropy", "confidence")]
-    return [picture for picture in drawn if picture is not None]
+    return [picture for picture in drawn if picture is not None] or "entropy and confidence: nodes were not recorded"
 
 
 def depth_curves(found: Findings, method: str) -> Picture | None:
@@ -65,7 +64,7 @@ def depth_curves(found: Findings, method: str) -> Picture | None:
     xlabel = "depth in the draft tree"
     labels = found.labels
     figure, cells = condition_grid(
-        labels, wheres, benchmarks, xlabel=xlabel, ylabel="accepted, %", height_in=1.9, sharey=True
+        labels, wheres, benchmarks, xlabel=xlabel, ylabel="accepted, %", height_in=1.9 + 0.6 / len(wheres), sharey=True
     )
     has_published = False
     for panel, where, benchmark in cells:
@@ -116,7 +115,14 @@ def node_signal(found: Findings, signal: str) -> Picture | None:
     drafters = sorted(held, key=labels.drafter_order)
     ylabel = "entropy, nats" if signal == "entropy" else "confidence"
     figure, cells = condition_grid(
-        labels, wheres, benchmarks, xlabel="drafter", ylabel=ylabel, height_in=1.5, sharex=True, sharey=True
+        labels,
+        wheres,
+        benchmarks,
+        xlabel="drafter",
+        ylabel=ylabel,
+        height_in=1.5 + 1.2 / len(wheres),
+        sharex=True,
+        sharey=True,
     )
     highest = 0.0
     for panel, where, benchmark in cells:
@@ -169,12 +175,12 @@ def _mark_published_entropy(panel: Axes, found: Findings, where: Where, benchmar
 
 
 @figure(place=70)
-def routing_shares(found: Findings) -> list[Picture]:
+def routing_shares(found: Findings) -> list[Picture] | str:
     """Returns, for each specialist (the first of two), how often each router picks it, per benchmark."""
     labels, frame = found.labels, found.table("routing_shares")
     specialists = labels.roles.specialists[:1] if len(labels.pairs) == 1 else labels.roles.specialists
     if frame.empty or not labels.main:
-        return []
+        return "which drafter routers pick: no router was replayed"
     frame = frame[frame["drafters"] == labels.main]
     return [_shares_of(found, name) for name in specialists if frame["drafter"].eq(name).any()]
 
@@ -182,6 +188,7 @@ def routing_shares(found: Findings) -> list[Picture]:
 def _shares_of(found: Findings, specialist: str) -> Picture:
     """Returns how often each router picks one specialist."""
     labels, frame = found.labels, found.table("routing_shares")
+    title = labels.drafters(specialist)
     wheres = [where for where in found.families if not found.at("routing_shares", where).empty]
     benchmarks = _benchmarks(found, wheres)
     routers = [name for name in _ROUTERS if name in set(frame["strategy"])]
@@ -197,14 +204,14 @@ def _shares_of(found: Findings, specialist: str) -> Picture:
             colour = (BLUE, SKY, GREEN, INK)[index % 4] if matched else (ORANGE, AMBER, PURPLE, GREY)[index % 4]
             panel.errorbar(
                 value, spots, xerr=interval_bars(value, low, high), fmt="os^D"[index % 4], color=colour, lw=1, ms=3.5,
-                label=labels.benchmark(benchmark),
+                label=labels.benchmark(benchmark), clip_on=False,
             )  # fmt: skip
         panel.axvline(100 / max(len(labels.roles.main_combination), 2), color=GREY, lw=0.8)
         panel.set_yticks(range(len(routers)), [labels.strategy(name) for name in routers], fontsize=7)
         panel.set_xlim(0, 100)
         panel.set_ylim(len(routers) - 0.5, -0.5)
-        panel.set_title(condition_title(labels, where))
-    figure.supxlabel(f"cycles with the {specialist} drafter, %", fontsize=8.5)
+        panel.set_title(labels.condition(*where))
+    figure.supxlabel(f"cycles with the {title} drafter, %", fontsize=8.5)
     legend_above(figure, panels)
     is_only = len(labels.pairs) == 1
     own = [labels.benchmark(name) for name in benchmarks if labels.matched(name) == specialist]
@@ -214,12 +221,12 @@ def _shares_of(found: Findings, specialist: str) -> Picture:
     )
     return Picture(
         name="routing_shares" if is_only else f"routing_shares_{specialist}",
-        title="Which drafter each router picks" + ("" if is_only else f": {labels.drafters(specialist)}"),
-        caption=f"Share of cycles in which the {specialist} drafter's tree is verified; a router that knows the task "
+        title="Which drafter each router picks" + ("" if is_only else f": {title}"),
+        caption=f"Share of cycles in which the {title} drafter's tree is verified; a router that knows the task "
         f"sits at the right for {', '.join(own) or 'no benchmark'} and at the left for the others. The grey line is a "
         f"choice by chance.{paper if labels.roles.plays_the_paper else ''} Bars are 95 % intervals. "
         f"{_sample(found, wheres)}",
-        alt=f"Dot plot of the share of cycles routed to the {specialist} drafter, one row per router.",
+        alt=f"Dot plot of the share of cycles routed to the {title} drafter, one row per router.",
         figure=figure,
     )
 

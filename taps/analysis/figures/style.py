@@ -114,7 +114,7 @@ def condition_grid(
         if index < len(benchmarks):
             panel.set_title(labels.benchmark(benchmark))
         if index % len(benchmarks) == 0:
-            panel.set_ylabel(f"{condition_title(labels, where)}\n{ylabel}")
+            panel.set_ylabel(f"{labels.condition(*where)}\n{ylabel}")
     figure.supxlabel(xlabel, fontsize=8.5)
     return figure, [(panel, *cell) for panel, cell in zip(axes, cells, strict=True)]
 
@@ -137,21 +137,20 @@ def interval_bars(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarr
     return np.maximum([np.atleast_1d(np.subtract(value, low)), np.atleast_1d(np.subtract(high, value))], 0.0)
 
 
-def condition_title(labels: Labels, where: Where) -> str:
-    """Returns e.g. `EAGLE-2, T = 0`."""
-    return f"{labels.method(where.method)}, T = {where.temperature:g}"
-
-
 def save(picture: Picture, folder: Path) -> None:
     """Writes `<name>.png` (256 colours) and `<name>.pdf`, without time stamps, program versions or empty panels.
 
     The canvases print directly: `Figure.savefig` would draw everything twice per file.
     """
     figure = picture.figure
+    lowest: dict[int, Axes] = {}  # column -> its last panel with data
     for panel in figure.axes:
-        panel.set_visible(
-            bool(np.isfinite(panel.dataLim.get_points()).all())
-        )  # a condition may have fewer benchmarks than another
+        drawn = bool(np.isfinite(panel.dataLim.get_points()).all())
+        panel.set_visible(drawn)  # a condition may have fewer benchmarks than another
+        if drawn and (place := panel.get_subplotspec()) is not None:
+            lowest[place.colspan.start] = panel
+    for panel in lowest.values():
+        panel.tick_params(labelbottom=True)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     pixels = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")

@@ -62,7 +62,10 @@ _COLOURS = {"#0072B2": "blue", "#D55E00": "orange", "#7B3294": "purple", "#11773
 def _outlines(labels: Labels, drafters: Iterable[str]) -> str:
     """Returns which colour of an outline means that one drafter alone proposed a node."""
     looks = {name: labels.look("single", name)["color"] for name in drafters}
-    return "".join(f"{_COLOURS.get(colour, colour)}: by the {name} drafter alone, " for name, colour in looks.items())
+    return "".join(
+        f"{_COLOURS.get(colour, colour)}: by the {labels.drafters(name)} drafter alone, "
+        for name, colour in looks.items()
+    )
 
 
 def _telling_position(lengths: dict[str, np.ndarray]) -> int:
