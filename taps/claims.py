@@ -17,12 +17,13 @@ from typing import Any
 
 import pandas as pd
 
+from taps.analysis.advice import advice
 from taps.analysis.answers import answers
 from taps.analysis.claims import Claim, Judgement, claims_of, judge_all
 from taps.analysis.findings import Findings
 from taps.analysis.labels import Labels
 from taps.analysis.rendering import NOTHING, Table, format_interval, format_number, in_print, write_table
-from taps.analysis.verdicts import IN_WORDS, Outcome
+from taps.analysis.verdicts import IN_WORDS, Outcome, Verdict
 from taps.plumbing.artefacts import write_json
 from taps.plumbing.cli import run, stage_parser
 from taps.plumbing.provenance import provenance
@@ -44,12 +45,13 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
     found = Findings(args.tables)
-    asked = claims_of(found.labels)
-    judgements = judge_all(asked, found)
+    asked, judgements = ask(found)
     by_id = {claim.id: claim for claim in asked}
     write_table(verdict_table(judgements, by_id, found.labels), args.output)
     write_table(evidence_table(judgements), args.output)
     content = {
+        "condition": found.labels.condition(*found.main_condition),
+        "advice": [asdict(item) for item in advice(found)],
         "answers": [asdict(answer) for answer in answers(asked, judgements, found.labels, found.main_condition)],
         "claims": [
             {
@@ -66,6 +68,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     write_json(args.output / "claims.json", content, kind="claims", provenance=made_from)
     counts = pd.Series([str(item.verdict) for item in judgements]).value_counts()
     print(f"{args.output}: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items()))
+
+
+def ask(found: Findings) -> tuple[list[Claim], list[Judgement]]:
+    """Returns the claims that the study is asked, and their judgements.
+
+    A study that repeats the paper's is asked all of its claims; any other one those that it can test.
+    """
+    asked = claims_of(found.labels)
+    judgements = judge_all(asked, found)
+    tested = {item.claim for item in judgements if item.verdict != Verdict.NOT_TESTABLE}
+    if found.labels.roles.plays_the_paper:
+        return asked, judgements
+    return [claim for claim in asked if claim.id in tested], [item for item in judgements if item.claim in tested]
 
 
 def published_verdict(claim: Claim, judgement: Judgement) -> dict[str, Any]:

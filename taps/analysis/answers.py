@@ -1,4 +1,4 @@
-"""The study's four questions, answered in plain words from the verdicts, never from the numbers themselves.
+"""The study's four questions, answered in plain words from the verdicts, with the difference that decides each.
 
 The short answer of a question comes from its key claims under the main condition alone: other conditions walk the same
 texts, or answer the same prompts, and repeat it in part.
@@ -16,26 +16,19 @@ from taps.analysis.rendering import format_interval
 from taps.analysis.verdicts import Verdict
 
 _YES_NO = {
-    Verdict.REPRODUCED: "Yes.",
-    Verdict.CONTRADICTED: "No.",
-    Verdict.NO_EFFECT: "No: there is no effect that matters.",
-    Verdict.UNDECIDED: "Not shown: the intervals are too wide.",
-    Verdict.NOT_TESTABLE: "Not testable here.",
-}
-_SIGNALS = {
-    Verdict.REPRODUCED: "Confidence rather than entropy.",
-    Verdict.CONTRADICTED: "Entropy rather than confidence.",
-    Verdict.NO_EFFECT: "It does not matter: confidence and entropy route equally well.",
-    Verdict.UNDECIDED: "Confidence and entropy are not told apart.",
-    Verdict.NOT_TESTABLE: "Not testable here.",
+    Verdict.REPRODUCED: "Yes",
+    Verdict.CONTRADICTED: "Refuted",
+    Verdict.NO_EFFECT: "No difference that matters",
+    Verdict.UNDECIDED: "Not shown",
+    Verdict.NOT_TESTABLE: "Not testable here",
 }
 QUESTIONS = {
-    Topic.SPECIALISATION: ("Does a draft model trained on one task win on that task?", _YES_NO),
-    Topic.MIXTURES: ("Does training on a mixture give one draft model that is good everywhere?", _YES_NO),
-    Topic.COMPOSITION: ("Is it worth combining specialists?", _YES_NO),
-    Topic.SIGNALS: ("Which signal should route, and how do acceptance and entropy behave?", _SIGNALS),
+    Topic.SPECIALISATION: "Does a draft model trained on one task win on that task?",
+    Topic.MIXTURES: "Does training on a mixture give one draft model that is good everywhere?",
+    Topic.COMPOSITION: "Is it worth combining specialists?",
+    Topic.SIGNALS: "Does it matter which signal routes?",
 }
-"""Topic -> the question, and the short answer to a verdict on all of its key claims."""
+"""Topic -> the question."""
 
 _LEADS = {
     Verdict.REPRODUCED: "Yes:",
@@ -66,11 +59,32 @@ class Sentence:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A part of a short answer: the findings that share a verdict.
+
+    Attributes:
+        verdict: Theirs.
+        lead: The verdict as an answer, e.g. `Not shown`.
+        findings: (what was found, or asked; the deciding difference with its interval) of each.
+    """
+
+    verdict: str
+    lead: str
+    findings: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
 class Answer:
-    """A question's short answer and its findings."""
+    """A question's short answer and its findings.
+
+    Attributes:
+        question: As asked.
+        short: The key findings under the main condition.
+        sentences: All findings.
+    """
 
     question: str
-    short: str
+    short: list[Part]
     sentences: list[Sentence]
 
 
@@ -86,10 +100,10 @@ def answers(claims: Sequence[Claim], judgements: Sequence[Judgement], labels: La
     return [
         Answer(
             question=question,
-            short=_short(own, judgements, short, main),
+            short=_short(own, judgements, main),
             sentences=[_sentence(claim, judgements, labels, main) for claim in own],
         )
-        for topic, (question, short) in QUESTIONS.items()
+        for topic, question in QUESTIONS.items()
         if (own := [claim for claim in claims if claim.topic == topic and _is_judged(claim, judgements)])
     ]
 
@@ -98,23 +112,31 @@ def _is_judged(claim: Claim, judgements: Sequence[Judgement]) -> bool:
     return any(item.claim == claim.id for item in judgements)
 
 
-def _short(claims: Sequence[Claim], judgements: Sequence[Judgement], short: dict[Verdict, str], main: Where) -> str:
-    """Returns the short answer if the key claims agree, else which is how."""
-    key = [claim.id for claim in claims if claim.is_key]
-    own = {item.claim: item.verdict for item in judgements if item.claim in key and item.where == main}
-    tested = {claim: verdict for claim, verdict in own.items() if verdict != Verdict.NOT_TESTABLE}
-    if not tested:
-        return short[Verdict.NOT_TESTABLE]
-    untested = [claim for claim in own if claim not in tested]
-    rest = f" (Not testable here: {', '.join(untested)}.)" if untested else ""
-    if len(set(tested.values())) == 1:
-        return short[next(iter(tested.values()))] + rest
-    parts = []
-    for verdict in Verdict:
-        if held := [claim for claim, found in tested.items() if found == verdict]:
-            parts.append(f"{verdict}: {', '.join(held)}")
-    lead = "Partly" if Verdict.REPRODUCED in tested.values() else "Not shown"
-    return f"{lead} ({'; '.join(parts)}).{rest}"
+def _short(claims: Sequence[Claim], judgements: Sequence[Judgement], main: Where) -> list[Part]:
+    """Returns the key claims under the main condition by verdict; untestable ones only if there is nothing else."""
+    findings = {claim.id: claim.finding for claim in claims if claim.is_key}
+    own = [item for item in judgements if item.claim in findings and item.where == main]
+    tested = [item for item in own if item.verdict != Verdict.NOT_TESTABLE] or own
+    parts: dict[tuple[Verdict, str], list[tuple[str, str]]] = {}
+    for item in sorted(tested, key=lambda item: list(Verdict).index(item.verdict)):
+        parts.setdefault((item.verdict, _lead(item)), []).append((findings[item.claim], _interval(item)))
+    return [Part(str(verdict), lead, found) for (verdict, lead), found in parts.items()]
+
+
+def _lead(item: Judgement) -> str:
+    """Returns the verdict as an answer; of an interval beside 0 that does not count, why not."""
+    found = item.decisive.interval if item.decisive else None
+    if item.verdict == Verdict.UNDECIDED and found and found.can_decide and (found.low > 0 or found.high < 0):
+        return "Not shown, corrected for several claims" if item.is_primary else "Not shown"
+    return _YES_NO[item.verdict]
+
+
+def _interval(item: Judgement) -> str:
+    """Returns e.g. `0.21 [0.10, 0.33]`, the difference that decides; empty without evidence."""
+    if item.decisive is None:
+        return ""
+    found = item.decisive.interval
+    return format_interval(found.estimate, found.low, found.high)
 
 
 def _sentence(claim: Claim, judgements: Sequence[Judgement], labels: Labels, main: Where) -> Sentence:
@@ -137,10 +159,7 @@ def _sentence(claim: Claim, judgements: Sequence[Judgement], labels: Labels, mai
 
 def decisive_number(item: Judgement) -> str:
     """Returns e.g. `Math − Chat, GSM8K: 0.21 [0.10, 0.33]`, the comparison that decides; empty without evidence."""
-    if item.decisive is None:
-        return ""
-    found = item.decisive.interval
-    return f"{item.decisive.what}: {format_interval(found.estimate, found.low, found.high)}"
+    return f"{item.decisive.what}: {_interval(item)}" if item.decisive else ""
 
 
 def _conditions(judgements: Sequence[Judgement], labels: Labels) -> str:

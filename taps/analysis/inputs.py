@@ -14,6 +14,7 @@ import pandas as pd
 
 from taps.analysis.rendering import Table, format_count
 from taps.plumbing.artefacts import read_json, read_jsonl
+from taps.plumbing.provenance import provenance_of
 
 Labelled = Sequence[tuple[str, Path]]  # label, path
 
@@ -34,6 +35,17 @@ def facts(drafters: Labelled, cost: Path | None) -> list[tuple[str, str]]:
         machine = read_json(cost, kind="cost")
         lines.append(("Machine", f"{machine['device']}, {machine['num_threads']} threads, {machine['dtype']}"))
     return lines
+
+
+def made_by(drafters: Labelled, cost: Path | None) -> list[tuple[str, str]]:
+    """Returns (name, value) lines for the page's provenance: versions and commits behind the draft models and times."""
+    artefacts = [(folder / "training.json", "training") for _, folder in drafters]
+    artefacts += [(cost, "cost")] if cost else []
+    made = [provenance_of(path, kind=kind) for path, kind in artefacts if path.exists()]
+    versions = {name: version for item in made for name, version in item.get("versions", {}).items()}
+    lines = [("Commit of the training and measuring code", sorted({item["git"] for item in made if "git" in item}))]
+    lines += [("Versions there", [f"{name} {version}" for name, version in sorted(versions.items())])]
+    return [(name, ", ".join(values)) for name, values in lines if values]
 
 
 def corpora(audits: Labelled) -> Table:

@@ -86,10 +86,9 @@ def tuned(sample: Sample, method: str, path: Path) -> Iterator[Table]:
         path: The choices of `taps.tune`.
     """
     labels, content = sample.labels, read_json(path, kind="tuned")
-    shapes, sums = {}, []
-    for row in content["rows"]:
-        key = (row["strategy"], "+".join(row["drafters"]))
-        shapes[key] = row["best"]
+    rows = {(row["strategy"], "+".join(row["drafters"])): row for row in content["rows"]}
+    sums = []
+    for key, row in rows.items():
         for benchmark, own in row["benchmarks"].items():
             for tree in ("default", "tuned"):
                 held = own[tree]
@@ -102,12 +101,13 @@ def tuned(sample: Sample, method: str, path: Path) -> Iterator[Table]:
         return
     speedups = with_domain_means(ratios(pd.concat(sums, ignore_index=True), keys, "plain_s", "seconds"), labels)
     frame = speedups.frame("speedup").sort_values(keys, ignore_index=True)
-    best = [shapes[key] for key in frame[["strategy", "drafters"]].itertuples(index=False, name=None)]
-    is_tuned = frame["tree"].eq("tuned")
     usual = {"depth": content["drafting"]["depth"], "num_draft_tokens": sample.num_draft_tokens}
-    for name, value in usual.items():
-        chosen = pd.Series([shape[name] if shape else math.nan for shape in best], index=frame.index)
-        frame[name] = chosen.where(is_tuned, value)
+    cells: Any = frame[keys].itertuples(index=False)
+    chosen = pd.DataFrame(
+        [_tree(rows[row[2:4]], row.tree, usual, content["plain_s"]) for row in cells],
+        columns=["depth", "num_draft_tokens", "heldout_tokens_per_s", *_SERVERS],
+    )
+    frame = pd.concat([frame, chosen.astype(float)], axis=1)
     text = frame[["method", "benchmark", "tree"]].copy()
     text["row"] = [labels.row(*row) for row in frame[["strategy", "drafters"]].itertuples(index=False)]
     text["shape"] = [
@@ -121,11 +121,54 @@ def tuned(sample: Sample, method: str, path: Path) -> Iterator[Table]:
         name=f"tuned_{method}",
         title=f"Trees tuned for this machine: {labels.method(method)}",
         caption="Speed as a multiple of plain decoding, predicted from the replayed cycles and this machine's measured "
-        "times. `tuned` trees were chosen on held-out texts alone; `default` is the study's tree. First training seed, "
+        "times. `tuned` trees were chosen on held-out texts alone; `default` is the study's tree. The CSV also has the "
+        "tuned trees as settings of SGLang and vLLM. Depth counts from 0. First training seed, "
         f"T = 0. {INTERVAL}",
         frame=frame,
         shown=text,
     )
+    yield Table(
+        name=f"tree_shapes_{method}",
+        title=f"Every tree that was tried on held-out texts: {labels.method(method)}",
+        caption="Acceptance length and predicted tokens per second on held-out texts, which the choice saw; "
+        "`inexact share` is the share of cycles in which the stored trees hold fewer nodes than the shape asks for. "
+        f"Plain decoding: {1 / content['plain_s']:.1f} tokens per second.",
+        frame=pd.DataFrame(
+            [
+                {"method": method, "strategy": key[0], "drafters": key[1], **shape, "plain": 1 / content["plain_s"]}
+                for key, row in rows.items()
+                for shape in row["shapes"]
+            ]
+        ),
+    )
+
+
+_SERVERS = {
+    "sglang_steps": ("sglang", "speculative_num_steps"),
+    "sglang_topk": ("sglang", "speculative_eagle_topk"),
+    "sglang_draft_tokens": ("sglang", "speculative_num_draft_tokens"),
+    "vllm_tokens": ("vllm", "num_speculative_tokens"),
+}
+"""Column of a tuned table -> server and its setting."""
+
+
+def _tree(row: Mapping[str, Any], tree: str, usual: Mapping[str, int], plain_s: float) -> dict[str, float | None]:
+    """Returns a tree's shape, its speed on held-out texts and, of a tuned one, the servers' settings; plain: no shape.
+
+    Args:
+        row: Of the choices.
+        tree: `default` or `tuned`.
+        usual: Shape of the default tree.
+        plain_s: Seconds of a plain token.
+    """
+    shape = usual if tree == "default" else row["best"]
+    if not shape:
+        return {"heldout_tokens_per_s": 1 / plain_s}
+    tried = [item for item in row["shapes"] if all(item[name] == shape[name] for name in usual)]
+    speed = tried[0]["tokens_per_s"] if tried else None
+    settings = row["servers"] if tree == "tuned" else {}
+    servers = {name: settings.get(server, {}).get(key) for name, (server, key) in _SERVERS.items()}
+    return {**shape, "heldout_tokens_per_s": speed, **servers}
 
 
 def live_check(reports: Labelled) -> Table:

@@ -17,7 +17,7 @@ from taps.analysis.answers import answers
 from taps.analysis.claims import Claim, Judgement, Topic, claims_of, judge_all
 from taps.analysis.findings import Findings, Where
 from taps.analysis.labels import Labels
-from taps.analysis.verdicts import Verdict
+from taps.analysis.verdicts import Direction, Evidence, Interval, Verdict
 from taps.plumbing.artefacts import read_json, write_json
 from taps.plumbing.provenance import provenance
 from taps.study.roles import Roles
@@ -185,7 +185,14 @@ def test_evidence_names_rows_that_exist(study: Path) -> None:
 def test_page_gets_published_verdicts_and_answers(study: Path) -> None:
     content = read_json(study / "claims/claims.json", kind="claims")
     assert len(content["answers"]) == 4
-    assert content["answers"][0]["short"] == "Yes."
+    first = content["answers"][0]["short"]
+    assert [(part["lead"], len(part["findings"])) for part in first] == [("Yes", 4)]
+    assert re.fullmatch(r"[\d.]+ \[[\d.]+, [\d.]+\]", first[0]["findings"][0][1])
+    assert [item["question"] for item in content["advice"]] == [
+        "One draft model on everything, or specialists?",
+        "If I have specialists, how do I combine them?",
+        "How sure is that?",
+    ]  # no times were measured: nothing is said of trees
     assert content["claims"][3]["published"][0]["verdict"] == "fails"
     assert (study / "claims/claims.tex").read_text().count(r"\\") > 100
 
@@ -219,17 +226,34 @@ def _answers(judged: list[Judgement]) -> dict[str, Any]:
     return {answer.question.split()[0]: answer for answer in answers(own, judged, Labels(LAPTOP), E2)}
 
 
+def _verdicts(judged: list[Judgement]) -> dict[str, int]:
+    """Returns verdict -> number of findings in the short answer to the only question."""
+    (answer,) = _answers(judged).values()
+    return {part.verdict: len(part.findings) for part in answer.short}
+
+
+def test_an_interval_beside_0_that_the_correction_undoes_says_so() -> None:
+    interval = Interval(estimate=0.1, low=0.01, high=0.2, rows="", num_questions=20)
+    evidence = [Evidence(what="a − b", direction=Direction.GREATER, interval=interval)]
+    judged = Judgement(claim="C1", where=E2, verdict=Verdict.UNDECIDED, evidence=evidence, gaps=[], p_corrected=0.08)
+    (part,) = _answers([judged])["Does"].short
+    assert part.lead == "Not shown, corrected for several claims"
+    assert part.findings[0][1] == "0.10 [0.01, 0.20]"
+
+
 def test_short_answers_follow_the_key_claims() -> None:
     both = (E2, HASS)
     agree = [_judgement(claim, Verdict.REPRODUCED, where) for claim in ("C1", "C2", "C3", "C4") for where in both]
-    assert _answers(agree)["Does"].short == "Yes."
+    assert _verdicts(agree) == {"reproduced": 4}
     split = [*agree[:-1], _judgement("C4", Verdict.CONTRADICTED, HASS)]
-    assert _answers(split)["Does"].short == "Yes."  # the main condition speaks; the other one repeats its texts
+    assert _verdicts(split) == {"reproduced": 4}  # the main condition speaks; the other one repeats its texts
     other = [*agree[:-2], _judgement("C4", Verdict.NO_EFFECT, E2)]
-    assert _answers(other)["Does"].short == "Partly (reproduced: C1, C2, C3; no effect: C4)."
+    assert _verdicts(other) == {"reproduced": 3, "no effect": 1}
     untested = [_judgement("C4", Verdict.NOT_TESTABLE, where) for where in both]
-    assert _answers([*agree[:-2], *untested])["Does"].short == "Yes. (Not testable here: C4.)"
-    assert _answers([_judgement("K5", Verdict.CONTRADICTED, E2)])["Which"].short == "Entropy rather than confidence."
+    assert _verdicts([*agree[:-2], *untested]) == {"reproduced": 3}
+    assert _verdicts(untested) == {"not testable here": 1}
+    (part,) = _answers([_judgement("K5", Verdict.CONTRADICTED, E2)])["Does"].short
+    assert (part.lead, part.findings) == ("Refuted", [("routing by confidence beats routing by entropy", "")])
     sentence = _answers(split)["Does"].sentences[3]
     assert sentence.verdict == "mixed"
     assert "reproduced under EAGLE-2 at T = 0; contradicted under HASS at T = 0" in sentence.text
@@ -270,6 +294,7 @@ def test_any_study_is_asked_of_its_own_specialists_and_never_the_papers_claims()
     assert not re.search(r"\b(math|chat|GSM8K|MT-Bench)\b", words, re.IGNORECASE)
     assert not any(claim.published for claim in asked.values())
     assert {claim.topic for claim in asked.values() if claim.is_key} >= {Topic.SPECIALISATION, Topic.COMPOSITION}
+    assert "the SQL drafter wins on Queries" in words
 
 
 def test_the_matched_specialist_is_compared_with_every_other(tmp_path: Path) -> None:

@@ -33,13 +33,13 @@ def _mixtures(labels: Labels, part: str) -> list[tuple[str, bool]]:
 def mixtures_are_as_good_as_the_matched_specialist(labels: Labels) -> Iterator[Claim]:
     """Yields, for each mixture, whether it is not worse than the matched specialist on any benchmark."""
     for mixture, is_papers in _mixtures(labels, "large"):
-        title = "The large mixture" if is_papers else labels.drafters(mixture)
+        title, name = ("The large mixture", "the large mixture") if is_papers else (labels.drafters(mixture),) * 2
         yield numbered(
             labels,
             "K7" if is_papers else "",
             f"{mixture} as good as matched",
             statement=f"{title} is as good as the matched specialist on every benchmark",
-            finding=f"{title[0].lower()}{title[1:]} is as good as the matched specialist on every benchmark",
+            finding=f"{name} is as good as the matched specialist on every benchmark",
             topic=Topic.MIXTURES,
             steps=partial(_as_good_as_matched, mixture=Row("single", mixture)),
             is_key=is_papers or not labels.roles.plays_the_paper,

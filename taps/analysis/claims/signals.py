@@ -119,7 +119,7 @@ def routers_find_the_matched_drafter(labels: Labels) -> Iterator[Claim]:
         labels,
         "C18",
         "hindsight picks matched",
-        f"The published offline router, which compares finished runs, picks the matched drafter {often}",
+        f"A router with hindsight, which compares finished runs, picks the matched drafter {often}",
         f"the offline router, with hindsight, picks the matched drafter {often} of each benchmark",
         _hindsight_picks_the_matched,
     )

@@ -27,13 +27,16 @@ def specialists_win(labels: Labels) -> Iterator[Claim]:
 
 
 def _wins(labels: Labels, benchmark: str, matched: str, number: str) -> Claim:
-    title = labels.benchmark(benchmark)
+    title, drafter = labels.benchmark(benchmark), labels.drafters(matched)
+    stand_ins = [name for name in labels.roles.benchmarks if labels.published_benchmark(name) == benchmark]
+    if stand_ins and benchmark not in stand_ins:
+        title += f" ({' and '.join(map(labels.benchmark, stand_ins))} in its place)"
     return numbered(
         labels,
         number,
         f"{matched} wins on {benchmark}",
-        statement=f"The {matched} drafter beats every other specialist on {title}",
-        finding=f"the {matched} drafter wins on {title}",
+        statement=f"The {drafter} drafter beats every other specialist on {title}",
+        finding=f"the {drafter} drafter wins on {title}",
         topic=Topic.SPECIALISATION,
         steps=partial(_specialist_wins, benchmark=benchmark, matched=matched),
         is_key=True,
