@@ -4,7 +4,8 @@
 
 `--replay` takes replay files or folders of them; each file says itself which method, benchmark, temperature and seed it
 holds. What a complete study would hold and this one does not is listed in `missing.csv`, and stops nothing. The folder
-also gets `tables.json`: captions and printed cells for the page.
+also gets `tables.json`: captions and printed cells for the page, and the sums per question that its comparison tool
+needs.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from taps.analysis import inputs, results, speeds
 from taps.analysis.belonging import check_one_study
 from taps.analysis.counted import weights
 from taps.analysis.detail_tables import detail_tables
+from taps.analysis.every_row import every_row
 from taps.analysis.labels import Labels
+from taps.analysis.naming import gaps_in_words, in_words
 from taps.analysis.published_audit import audit_tables
 from taps.analysis.rendering import Table, write_table
 from taps.analysis.sample import Sample
 from taps.analysis.tables import acceptance_tables
+from taps.analysis.target_facts import target_facts
 from taps.plumbing.artefacts import write_json
 from taps.plumbing.cli import NAMED_PATHS, named_text, run, stage_parser
 from taps.plumbing.errors import TapsError
@@ -54,6 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--failure", type=named_text, action="append", default=[], metavar="FILE=WHY", help="what could not be made"
     )
     optional.add_argument("--overlap", type=Path, metavar="FILE", help="prompts that stand in training corpora")
+    optional.add_argument("--target", type=Path, metavar="DIR", help="the target: its name and size on the page")
     optional.add_argument("--cost", type=Path, metavar="FILE", help="measured forward times: adds predicted speeds")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     return parser
@@ -62,7 +67,14 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     args = build_parser().parse_args(argv)
     files = results.find_replays(args.replay)
-    study = check_one_study(files, calibrations=args.calibration, drafters=args.drafter, live=args.live, cost=args.cost)
+    study = check_one_study(
+        files,
+        calibrations=args.calibration,
+        drafters=args.drafter,
+        live=args.live,
+        cost=args.cost,
+        target=args.target,
+    )
     cycles = results.load_cycles(files)
     sample = Sample(
         cycles=cycles,
@@ -70,16 +82,22 @@ def main(argv: Sequence[str] | None = None) -> None:
         num_draft_tokens=args.num_draft_tokens or main_budget(files, cycles),
         labels=Labels(read_roles(args.roles, cycles)),
     )
-    index = []
+    index, frames = [], {}
     for section, table in tables_of(sample, files, args):
-        write_table(table, args.output)
-        index.append({"section": section, **index_entry(table)})
+        named = in_words(table, sample.labels)
+        write_table(named, args.output)
+        index.append({"section": section, **index_entry(named)})
+        frames[table.name] = table.frame
         print(f"{args.output / table.name}.csv: {len(table.frame)} rows")
     facts = [*sample.facts(), *inputs.facts(args.drafter, args.cost)]
     content = {
         "num_draft_tokens": sample.num_draft_tokens,
         "roles": sample.labels.roles.to_json(),
         "facts": facts,
+        "target": args.target and target_facts(args.target),
+        "made_by": inputs.made_by(args.drafter, args.cost),
+        "gaps": gaps_in_words(frames["missing"], sample.labels),
+        "every_row": every_row(sample, frames["acceptance_length"]),
         "tables": index,
         "files": hashes_of(args.output, [f"{entry['name']}.csv" for entry in index]),
     }
@@ -129,7 +147,7 @@ def tables_of(
 ) -> Iterator[tuple[str, Table]]:
     """Yields (section of the page, table) in the order of the report."""
     for table in acceptance_tables(sample):
-        yield ("main" if table.name.startswith("main_") else "acceptance"), table
+        yield ("main" if table.name.startswith("main_") else "details"), table
     for table in detail_tables(sample):
         yield "details", table
     for table in input_tables(sample, args):

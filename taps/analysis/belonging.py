@@ -20,6 +20,7 @@ def check_one_study(
     drafters: Labelled = (),
     live: Labelled = (),
     cost: Path | None = None,
+    target: Path | None = None,
 ) -> dict[str, str]:
     """Returns {"target": digest} of the study, empty if no replay names one.
 
@@ -29,6 +30,7 @@ def check_one_study(
         drafters: `method/seed0/mixture` -> folder of a draft model.
         live: `method/benchmark` -> report of the live check.
         cost: Forward times of target and drafters, by `taps.cost`.
+        target: The target's folder.
 
     Raises:
         ArtefactError: one of them is of another target, of another draft model than a replay of that name, or not what
@@ -65,6 +67,8 @@ def check_one_study(
                     check_equal(folder / file, name, digest, own.get(name), wanted_by=folder, kind=kind)
     if cost is not None:
         check(cost, "cost", "", {"target": inputs_of(cost, kind="cost").get("target", "")})
+    if target is not None:
+        check(target, "target", "", {"target": digest_of(target)})
     return {"target": of_study["target"][0]} if "target" in of_study else {}
 
 

@@ -10,8 +10,9 @@ from taps.analysis.sample import INTERVAL, Sample
 
 _PUBLISHED_SHARES = (
     "The published shares (EAGLE-2, confidence, math percent: MT-Bench 18.8, GSM8K 90.8, MATH-500 97.0, SVAMP 93.0) "
-    "come from comparing finished runs, here the row `posthoc`. "
+    "come from comparing finished runs, here the row `routed per question in hindsight`. "
 )
+_OFFLINE = "`routed per question in hindsight` is the published offline router, which looks at finished runs. "
 
 
 def detail_tables(sample: Sample) -> Iterator[Table]:
@@ -36,7 +37,7 @@ def detail_tables(sample: Sample) -> Iterator[Table]:
     for pair in labels.pairs:
         yield Table(
             name=labels.depth_gap(pair),
-            title="Lead of the {} specialist over the {} specialist by depth".format(*pair),
+            title="Lead of the {} drafter over the {} drafter by depth".format(*map(labels.drafters, pair)),
             caption="Difference of conditional acceptance in points; `growth` is the lead minus that at depth 1. "
             f"{INTERVAL} {sample.words()}",
             frame=depths.depth_gap(counts, pair),
@@ -63,8 +64,8 @@ def detail_tables(sample: Sample) -> Iterator[Table]:
         name="router_accuracy",
         title="How often each router finds the matched specialist",
         caption="Balanced accuracy: percent of a domain's questions whose cycles mostly went to its matched "
-        "specialist, mean over domains. A router that always picks the same drafter has 100 / number of domains; "
-        f"`posthoc` is the published offline router, which looks at finished runs. {INTERVAL} {sample.words()}",
+        "specialist, mean over domains. A router that always picks the same drafter has 100 / number of domains. "
+        f"{_OFFLINE if labels.roles.plays_the_paper else ''}{INTERVAL} {sample.words()}",
         frame=accuracy,
     )
     yield Table(

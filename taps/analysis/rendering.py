@@ -69,6 +69,11 @@ def format_number(value: float | None, decimals: int = COARSE) -> str:
     return f"{digits + 0:f}"
 
 
+def format_p_value(value: float) -> str:
+    """Returns a p value in print: three decimals, `< 0.001` below."""
+    return "< 0.001" if value < 0.001 else format_number(value, 3)
+
+
 def format_interval(value: float, low: float, high: float, decimals: int = COARSE) -> str:
     """Returns e.g. `2.05 [1.98, 2.12]`; without the interval where there is none."""
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -93,6 +98,8 @@ def in_print(frame: pd.DataFrame, decimals: Mapping[str, int] | None = None) -> 
         values = frame[name]
         if not pd.api.types.is_numeric_dtype(values):
             columns[heading(name)] = values.astype(object).where(values.notna(), NOTHING).astype(str)
+        elif name == "p_value":
+            columns[heading(name)] = values.map(format_p_value)
         elif name not in chosen and (values.dropna() % 1 == 0).all():
             columns[heading(name)] = values.map(format_count)
         elif name in SETTINGS:

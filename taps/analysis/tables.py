@@ -25,7 +25,8 @@ def acceptance_tables(sample: Sample) -> Iterator[Table]:
     labels = sample.labels
     for temperature in sorted(set(table["temperature"])):
         yield main_table(table, temperature, sample)
-    yield definitions(table, sample)
+    if labels.roles.plays_the_paper:
+        yield definitions(table, sample)
     yield Table(
         name="acceptance_length",
         title="Acceptance length, every row",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
+import math
 import re
 import subprocess
 import sys
@@ -10,17 +12,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from taps import claims, figures, page, tables
+from taps.analysis.labels import Labels
 from taps.analysis.page import cell_class, verdict_counts, with_code
+from taps.analysis.rendering import format_interval
 from taps.analysis.verdicts import Verdict
 from taps.plumbing.artefacts import read_json, write_json
 from taps.plumbing.provenance import provenance
+from taps.study.config import ROOT as CHECKOUT
 from tests.support.browser import CHROMIUM, Page, browser
-from tests.support.replay_fixtures import ROLES, write_replays
+from tests.support.replay_fixtures import BUDGET, LAPTOP, ROLES, write_replays
 from tests.support.report_fixtures import write_artefacts
 
+CONFIG = CHECKOUT / "tests/inputs/study.yaml"
 SIZE: dict[str, Any] = {
     "num_questions": 3,
     "num_tokens": 24,
@@ -37,17 +44,32 @@ def build(folder: Path, replays: Path, flags: list[str], study: str = "made-up")
     for stage, name in ((figures, "figures"), (claims, "claims")):
         stage.main(["--tables", places["tables"], "--output", places[name]])
     words = [word for name, place in places.items() for word in (f"--{name}", place)]
-    page.main(["--study", study, *words, "--fact", "Machine", "2 <cores>", "--output", str(folder / "index.html")])
+    page.main(
+        [
+            "--study",
+            study,
+            *words,
+            "--fact",
+            "Machine",
+            "2 <cores>",
+            "--config",
+            str(CONFIG),
+            "--output",
+            str(folder / "index.html"),
+        ]
+    )
     return folder / "index.html"
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the page of a synthetic study that lacks a benchmark at T = 1."""
+    """Returns the page of a synthetic study that lacks a benchmark at T = 1, and has two training seeds at T = 0."""
     folder = tmp_path_factory.mktemp("report")
-    replays = write_replays(folder / "r", benchmarks=("gsm8k", "mt_bench"), **SIZE)
+    replays = write_replays(folder / "r/seed0", benchmarks=("gsm8k", "mt_bench", "aime"), **SIZE)
+    again = {"conditions": ((0.0, 0),), "without": ("merged_dedup",)}
+    write_replays(folder / "r/seed1", benchmarks=("gsm8k", "mt_bench", "aime"), training_seed=1, **SIZE | again)
     (replays / "eagle2/mt_bench/t1_s0.parquet").unlink()
-    return build(folder, replays, write_artefacts(folder), study="<script>alert(1)</script>")
+    return build(folder, folder / "r", write_artefacts(folder), study="<script>alert(1)</script>")
 
 
 def test_page_stands_alone_and_is_small(report: Path) -> None:
@@ -65,6 +87,7 @@ def test_what_came_from_data_is_escaped(report: Path) -> None:
     assert "&lt;script&gt;alert(1)" in text
     assert "2 &lt;cores&gt;" in text
     assert "a &amp; b &lt;i&gt;.json" in text
+    assert html.escape(CONFIG.read_text().splitlines()[0]) in text
     assert text.count("<script>") == 1
 
 
@@ -75,7 +98,8 @@ def test_every_printed_number_of_the_csv_is_on_the_page(report: Path) -> None:
     (main,) = [entry for entry in index if entry["name"] == "main_t0"]
     cells = [cell for row in main["rows"] for cell in row if "[" in cell]
     assert len(cells) > 20
-    assert all(f">{cell}<" in text and cell in latex for cell in cells)
+    shown = set(re.findall(r'<td class="number">([^<]+?) ?<', text))
+    assert all(cell in shown and cell in latex for cell in cells)
 
 
 def test_gaps_are_said_first(report: Path) -> None:
@@ -87,7 +111,7 @@ def test_gaps_are_said_first(report: Path) -> None:
 
 def test_every_figure_has_a_caption_and_a_description(report: Path) -> None:
     text = report.read_text()
-    index = read_json(report.parent / "figures/figures.json", kind="figures")
+    index = read_json(report.parent / "figures/figures.json", kind="figures")["figures"]
     assert text.count("<figure id=") == len(index) == text.count("data:image/png;base64,") > 8
     assert all(f'alt="{html.escape(entry["alt"], quote=False)[:20]}' in text for entry in index)
 
@@ -99,7 +123,7 @@ def test_every_claim_is_there_with_its_published_verdict(report: Path) -> None:
         assert f'id="claim-{number}"' in text
     assert not [number for number in about_hass if f'id="claim-{number}"' in text]
     assert "Published numbers: holds, +1.03." in text
-    for question in ("win on that task?", "good everywhere?", "combining specialists?", "should route"):
+    for question in ("win on that task?", "good everywhere?", "combining specialists?", "which signal routes?"):
         assert question in text
 
 
@@ -115,6 +139,7 @@ def test_cells_and_captions() -> None:
         str(cell_class("2.05 [1.98, 2.12]"))
         == str(cell_class("-0.3"))
         == str(cell_class("12 345"))
+        == str(cell_class("< 0.001"))
         == ' class="number"'
     )
     assert str(cell_class("GSM8K")) == ""
@@ -123,7 +148,7 @@ def test_cells_and_captions() -> None:
 
 
 def test_a_missing_picture_is_one_clear_error(report: Path, tmp_path: Path) -> None:
-    words = [{"name": "gone", "title": "t", "caption": "c", "alt": "a"}]
+    words = {"figures": [{"name": "gone", "title": "t", "caption": "c", "alt": "a"}], "left_out": []}
     write_json(tmp_path / "figures.json", words, kind="figures", provenance=provenance(stage="test"))
     flags = ["--study", "s", "--tables", str(report.parent / "tables"), "--claims", str(report.parent / "claims")]
     command = [sys.executable, "-m", "taps.page", *flags, "--figures", str(tmp_path), "--output", str(tmp_path / "x")]
@@ -155,10 +180,10 @@ def test_no_console_error_no_network_every_figure_rendered(opened: Page) -> None
 
 @needs_browser
 def test_a_click_and_a_key_sort_a_table(opened: Page) -> None:
-    header = "#tables table thead th:nth-child(3) button"
-    rows = "[...document.querySelector('#tables table').tBodies[0].rows]"
-    column = f"{rows}.map(row => parseFloat(row.cells[2].textContent))"
-    state = "document.querySelector('#tables table thead th:nth-child(3)').getAttribute('aria-sort')"
+    header = "#rows thead th:nth-child(5) button"
+    rows = "[...document.querySelector('#rows').tBodies[0].rows]"
+    column = f"{rows}.map(row => parseFloat(row.cells[4].textContent)).filter(Number.isFinite)"
+    state = "document.querySelector('#rows thead th:nth-child(5)').getAttribute('aria-sort')"
     before = opened.run(column)
     opened.click(header)
     assert opened.run(column) == sorted(before) != before
@@ -173,7 +198,7 @@ def test_a_click_and_a_key_sort_a_table(opened: Page) -> None:
 def test_a_link_to_a_claim_opens_it(opened: Page) -> None:
     claim = "document.querySelector('#claim-C2').open"
     assert not opened.run(claim)
-    opened.click(".answers a[href='#claim-C2']")
+    opened.click(".findings a[href='#claim-C2']")
     opened.wait(claim)
 
 
@@ -192,14 +217,141 @@ def test_themes_follow_the_system_and_the_button(opened: Page, tmp_path: Path) -
     opened.click("#theme")
 
 
+@contextlib.contextmanager
+def screen(page: Page, width: int, height: int, *, mobile: bool) -> Iterator[None]:
+    """Shows the page on a screen of this size inside the block."""
+    page.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+    try:
+        page.run("scrollTo({top: 0, behavior: 'instant'})")
+        yield
+    finally:
+        page.call("Emulation.clearDeviceMetricsOverride")
+
+
 @needs_browser
 def test_phone_width_needs_no_sideways_scrolling(opened: Page) -> None:
-    opened.call("Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=2, mobile=True)
-    try:
-        assert opened.run("document.documentElement.scrollWidth") <= 360
-        assert opened.run("Math.max(...[...document.images].map(image => image.getBoundingClientRect().right))") <= 360
-    finally:
-        opened.call("Emulation.clearDeviceMetricsOverride")
+    with screen(opened, 390, 844, mobile=True):
+        assert opened.run("document.documentElement.scrollWidth") <= 390
+        assert opened.run("Math.max(...[...document.images].map(image => image.getBoundingClientRect().right))") <= 390
+
+
+@needs_browser
+def test_a_phone_sees_every_number_of_a_row_and_whole_badges(opened: Page) -> None:
+    with screen(opened, 390, 844, mobile=True):
+        cells = "[...document.querySelector('#rows tbody tr').cells]"
+        right = opened.run(f"{cells}.map(cell => cell.getBoundingClientRect().right)")
+        assert len(right) == 8
+        assert max(right) <= 390
+        assert opened.run(f"{cells}.map(cell => getComputedStyle(cell, '::before').content)[4]") == '"MT-Bench"'
+        heights = opened.run(
+            "[...document.querySelectorAll('.badge')].map(badge => badge.getBoundingClientRect().height)"
+        )
+        assert max(heights) < 1.5 * min(height for height in heights if height)
+
+
+@needs_browser
+def test_first_screen_answers_the_questions(opened: Page) -> None:
+    with screen(opened, 1440, 900, mobile=False):
+        bottoms = opened.run("[...document.querySelectorAll('.first .answers p, .first img')].map("
+                             "part => part.getBoundingClientRect().bottom)")  # fmt: skip
+        assert len(bottoms) == 6  # four questions, a line about the numbers, the figure
+        assert max(bottoms) < 900
+        assert opened.run("document.querySelector('.advice strong').getBoundingClientRect().bottom") < 900
+        assert opened.run(
+            "[...document.querySelectorAll('.answers .value')].every(e => /\\d \\[.*\\]/.test(e.textContent))"
+        )
+        assert not opened.run("document.querySelector('#summary').textContent.match(/judgements|replayed|\\d rows/i)")
+
+
+@needs_browser
+def test_filter_shows_the_standing_rows_first_and_any_other_on_demand(opened: Page) -> None:
+    shown = "[...document.querySelectorAll('#rows tbody tr')].filter(row => row.offsetHeight > 0)"
+    names = f"[...new Set({shown}.map(row => row.cells[0].textContent))]"
+    change = "document.getElementById('filter').dispatchEvent(new Event('input'))"
+    field = "document.getElementById('filter').elements"
+    standing = opened.run(names)
+    assert {"Math", "Chat", "Routed by confidence", "Merged, all nodes"} <= set(standing)
+    assert "Merged, duplicates once" not in standing
+    opened.run(f"{field}.strategy.value = 'merged, duplicates once'; {change}")
+    assert opened.run(names) == ["Merged, duplicates once"]
+    opened.run(f"{field}.strategy.value = ''; {field}.text.value = 'ORACLE'; {change}")
+    assert opened.run(names) == ["Oracle router"]
+    opened.run(f"{field}.text.value = ''; {field}.all.checked = true; {field}.temperature.value = '1'; {change}")
+    assert set(opened.run(f"{shown}.map(row => row.cells[2].textContent)")) == {"1"}
+    assert len(opened.run(names)) > len(standing)
+    opened.run(f"{field}.benchmark.value = '5'; {change}")
+    header = (
+        "[...document.querySelectorAll('#rows thead th')].filter(cell => !cell.hidden).map(cell => cell.textContent)"
+    )
+    assert opened.run(header) == ["variant", "family", "T", "nodes", "GSM8K"]
+    opened.run(f"document.getElementById('filter').reset(); {change}")
+    assert opened.run(names) == standing
+
+
+@needs_browser
+def test_row_names_and_headers_stay_in_sight(opened: Page) -> None:
+    with screen(opened, 700, 500, mobile=False):
+        opened.run("document.getElementById('filter').elements.all.click()")
+        box = "document.getElementById('rows').parentElement"
+        opened.run(f"{box}.scrollTo(200, 300)")
+        corner = opened.run(f"(() => {{const r = {box}.getBoundingClientRect(); return [r.left, r.top]}})()")
+        head = opened.run("document.querySelector('#rows thead th:nth-child(5)').getBoundingClientRect().top")
+        name = opened.run("(() => {const r = [...document.querySelectorAll('#rows tbody th')].at(-1)"
+                          ".getBoundingClientRect(); return [r.left, r.width]})()")  # fmt: skip
+        opened.run(f"{box}.scrollTo(0, 0); document.getElementById('filter').elements.all.click()")
+        assert head == pytest.approx(corner[1], abs=3)
+        assert name[0] == pytest.approx(corner[0], abs=3)
+        assert name[1] < 230
+
+
+@needs_browser
+def test_comparison_finds_the_packages_own_differences(opened: Page, report: Path) -> None:
+    """Every pair of the table: one and two training seeds, a row that lacks one, means, a missing benchmark."""
+    opened.wait("!document.getElementById('pair').hidden")
+    opened.run("comparison.then(data => { globalThis.compareData = data; })")
+    opened.wait("globalThis.compareData !== undefined")
+    labels = Labels(LAPTOP)
+    table: Any = pd.read_csv(report.parent / "tables/paired_differences.csv")
+    pairs = table.groupby(["temperature", "method", "a_strategy", "a_drafters", "b_strategy", "b_drafters"])
+    assert set(table["num_training_seeds"]) == {1, 2}
+    num_checked = 0
+    for (temperature, method, *names), part in pairs:
+        rows = [labels.row(*names[:2]), labels.row(*names[2:])]
+        condition = labels.condition(temperature, method)
+        found = opened.run(
+            f"(() => {{const of = label => compareData.rows.find(row => row.condition === {condition!r} &&"
+            f" (row.label === label || row.label === label + ', {BUDGET} nodes'));"
+            f" return compared(compareData, of({rows[0]!r}), of({rows[1]!r}))}})()"
+        )
+        by_name = {line["name"]: line for line in found}
+        assert set(by_name) == set(part["benchmark"])
+        for row in part.to_dict("records"):
+            line = by_name[row["benchmark"]]
+            values = [math.nan if line[name] is None else line[name] for name in ("estimate", "low", "high")]
+            wanted = [row[name] for name in ("difference", "low", "high")]
+            assert values == pytest.approx(wanted, abs=2e-4, nan_ok=True), (row, line)
+            assert (line["number"], line["seeds"]) == (row["num_questions"], row["num_training_seeds"])
+            num_checked += 1
+    assert num_checked > 300
+
+
+@needs_browser
+def test_comparison_tool_is_used_with_its_selects(opened: Page, report: Path) -> None:
+    opened.wait("!document.getElementById('pair').hidden")
+    pick = "(name, text) => { const select = document.getElementById('pair').elements[name];" \
+        " select.value = [...select.options].find(o => o.textContent === text).value;" \
+        " select.dispatchEvent(new Event('change')); }"  # fmt: skip
+    for name, text in (("condition", "EAGLE-2, T = 0"), ("a", "Math, 40 nodes"), ("b", "Chat, 40 nodes")):
+        opened.run(f"({pick})({name!r}, {text!r})")
+    table: Any = pd.read_csv(report.parent / "tables/paired_differences.csv")
+    wanted = table.query(
+        "temperature == 0 and a_strategy == 'single' and a_drafters == 'math' and b_strategy == 'single' "
+        "and b_drafters == 'chat' and benchmark == 'gsm8k'"
+    ).to_dict("records")[0]
+    cells = opened.run("[...document.querySelectorAll('#difference tbody tr')].map(row => [...row.cells].map("
+                       "cell => cell.textContent)).find(row => row[0] === 'GSM8K')")  # fmt: skip
+    assert cells[3] == format_interval(wanted["difference"], wanted["low"], wanted["high"])
+    assert "2 training seeds" in opened.run("document.getElementById('covers').textContent")
 
 
 def test_no_verdict_is_lost_in_counting() -> None:
@@ -213,6 +365,8 @@ def test_no_verdict_is_lost_in_counting() -> None:
 @needs_browser
 def test_everything_has_a_name_for_screen_readers(opened: Page) -> None:
     assert opened.run("document.documentElement.lang") == "en"
+    assert opened.run("[...document.querySelectorAll('select, input')].every(field => field.labels.length === 1)")
+    assert opened.run("[...document.querySelectorAll('#rows tbody tr')].every(row => row.cells[0].scope === 'row')")
     assert opened.run("[...document.images].every(image => image.alt.length > 20)")
     assert opened.run(
         "[...document.querySelectorAll('button')].every(b => (b.textContent + b.ariaLabel).trim().length > 0)"

@@ -81,11 +81,13 @@ def write_replays(
     num_questions: int = 6,
     num_tokens: int = 48,
     without: tuple[str, ...] = (),
+    training_seed: int = 0,
 ) -> Path:
     """Writes one replay file (and its nodes) per method, benchmark and (temperature, seed); returns `folder`.
 
     Args:
         without: Strategies to leave out.
+        training_seed: Of the draft models; the questions stay the same.
     """
     for method in methods:
         for benchmark in benchmarks:
@@ -98,11 +100,14 @@ def write_replays(
                     "temperature": temperature,
                     "seed": seed,
                     "depth": DEPTH,
+                    "training_seed": training_seed,
                 }
-                rng = np.random.default_rng(
-                    [METHODS.index(method), BENCHMARKS.index(benchmark), int(temperature), seed]
-                )
-                cycles, nodes = _condition(rng, meta, num_questions, num_tokens, without)
+                place = [METHODS.index(method), BENCHMARKS.index(benchmark), int(temperature), seed]
+                rng = np.random.default_rng(place)
+                shift = rng.normal(0, 0.04, num_questions) - 0.08 * temperature - 0.01 * (method == "hass")
+                if training_seed:
+                    rng = np.random.default_rng([*place, training_seed])
+                cycles, nodes = _condition(rng, meta, shift, num_tokens, without)
                 write_frame(path, cycles, meta)
                 write_frame(path.with_suffix(".nodes.parquet"), nodes, meta, kind="replay_nodes")
     return folder
@@ -114,17 +119,16 @@ def write_frame(path: Path, frame: pd.DataFrame, meta: dict[str, Any], kind: str
 
 
 def _condition(
-    rng: np.random.Generator, meta: dict[str, Any], num_questions: int, num_tokens: int, without: tuple[str, ...]
+    rng: np.random.Generator, meta: dict[str, Any], shift: np.ndarray, num_tokens: int, without: tuple[str, ...]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Returns (cycles, nodes) of one condition; questions differ in difficulty, the same for every row."""
     is_chat = meta["benchmark"] == "mt_bench"
-    shift = rng.normal(0, 0.04, num_questions) - 0.08 * meta["temperature"] - 0.01 * (meta["method"] == "hass")
     cycles: list[dict[str, Any]] = []
     nodes: list[dict[str, Any]] = []
     for row in rows():
         if row.strategy in without:
             continue
-        for sequence in range(num_questions * (2 if is_chat else 1)):
+        for sequence in range(len(shift) * (2 if is_chat else 1)):
             question, turn = divmod(sequence, 2) if is_chat else (sequence, 0)
             chance = float(np.clip((row.on_chat if is_chat else row.on_math) + shift[question], 0.02, 0.98))
             walked = list(_walk(rng, row, chance, num_tokens))

@@ -27,6 +27,7 @@ rule tabulate:
         calibrations=expand("<results>/calibration/{name}.json", name=reporting.calibrated(config)),
         overlap=reporting.overlap(config),
         cost=reporting.cost(config),
+        target="<results>/target",
         live=expand("<results>/live/{name}.json", name=reporting.live(config)),
         tuned=expand("<results>/tuned/{method}.json", method=reporting.tuned(config)),
     output:
@@ -67,6 +68,7 @@ rule tabulate:
             {params.calibrations:q} \
             {params.overlap:q} \
             {params.cost:q} \
+            --target {input.target:q} \
             {params.live:q} \
             {params.tuned:q} \
             {params.failures:q} \
@@ -162,6 +164,7 @@ rule publish:
     params:
         code=reporting.code("taps.page"),
         study=STUDY,
+        config_files=CONFIG_FILES,
     shell:
         """
         python -m taps.page \
@@ -169,6 +172,7 @@ rule publish:
             --tables {input.tables:q} \
             --figures {input.figures:q} \
             --claims {input.claims:q} \
+            --config {params.config_files:q} \
             --output {output:q} \
             >{log:q} 2>&1
         """

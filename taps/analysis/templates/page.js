@@ -45,10 +45,52 @@ for (const table of document.querySelectorAll("table.sortable")) {
   });
 }
 
+// On a phone a row is a card: each cell is told its column's name, and the table's parts stay a table to screen readers.
+for (const table of document.querySelectorAll("table.cards")) {
+  const names = [...table.tHead.rows[0].cells].map((header) => header.textContent);
+  table.setAttribute("role", "table");
+  for (const row of table.tBodies[0].rows) {
+    row.setAttribute("role", "row");
+    [...row.cells].forEach((cell, column) => {
+      cell.setAttribute("role", cell.tagName === "TH" ? "rowheader" : "cell");
+      cell.dataset.label = names[column];
+    });
+  }
+}
+
+// The filter of the rows: standing ones first, all others once something is asked for.
+const filter = document.getElementById("filter");
+function showRows() {
+  const { family, temperature, strategy, drafters, benchmark, text, all } = filter.elements;
+  const table = document.getElementById("rows"), rows = [...table.tBodies[0].rows];
+  const wanted = text.value.trim().toLowerCase();
+  const isOpen = all.checked || strategy.value || drafters.value || wanted;
+  for (const row of rows) {
+    const [, ownFamily, ownTemperature] = [...row.cells].map((cell) => cell.textContent);
+    const fits = (!family.value || family.value === ownFamily) && (!temperature.value || temperature.value === ownTemperature)
+      && (!strategy.value || strategy.value === row.dataset.strategy) && (!drafters.value || drafters.value === row.dataset.drafters)
+      && row.textContent.toLowerCase().includes(wanted);
+    row.hidden = !(fits && (isOpen || row.classList.contains("standing")));
+    [...row.cells].forEach((cell, column) => { cell.hidden = isHidden(column); });
+  }
+  [...table.tHead.rows[0].cells].forEach((cell, column) => { cell.hidden = isHidden(column); });
+  filter.querySelector("output").textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} rows`;
+
+  function isHidden(column) {
+    return Boolean(benchmark.value) && column >= 4 && column !== Number(benchmark.value);
+  }
+}
+filter.addEventListener("input", showRows);
+filter.addEventListener("submit", (event) => event.preventDefault());
+filter.hidden = false;
+showRows();
+
 // A link to a claim opens it.
 function openTarget() {
-  const target = document.getElementById(location.hash.slice(1));
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (target?.tagName === "DETAILS") target.open = true;
 }
 addEventListener("hashchange", openTarget);
 openTarget();
+
+const comparison = startComparison();
