@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
 import math
 import re
@@ -23,7 +22,7 @@ from taps.analysis.verdicts import Verdict
 from taps.plumbing.artefacts import read_json, write_json
 from taps.plumbing.provenance import provenance
 from taps.study.config import ROOT as CHECKOUT
-from tests.support.browser import CHROMIUM, Page, browser
+from tests.support.browser import CHROMIUM, Page, browser, screen
 from tests.support.replay_fixtures import BUDGET, LAPTOP, ROLES, write_replays
 from tests.support.report_fixtures import write_artefacts
 
@@ -215,17 +214,6 @@ def test_themes_follow_the_system_and_the_button(opened: Page, tmp_path: Path) -
     opened.click("#theme")
     assert (opened.run(theme), opened.run(paper)) == ("light", found["light"])
     opened.click("#theme")
-
-
-@contextlib.contextmanager
-def screen(page: Page, width: int, height: int, *, mobile: bool) -> Iterator[None]:
-    """Shows the page on a screen of this size inside the block."""
-    page.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
-    try:
-        page.run("scrollTo({top: 0, behavior: 'instant'})")
-        yield
-    finally:
-        page.call("Emulation.clearDeviceMetricsOverride")
 
 
 @needs_browser

@@ -137,3 +137,14 @@ def browser(profile: Path) -> Iterator[Page]:
         process.wait(timeout=20)
         os.close(send)
         os.close(receive)
+
+
+@contextlib.contextmanager
+def screen(page: Page, width: int, height: int, *, mobile: bool) -> Iterator[None]:
+    """Shows the page on a screen of this size inside the block."""
+    page.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+    try:
+        page.run("scrollTo({top: 0, behavior: 'instant'})")
+        yield
+    finally:
+        page.call("Emulation.clearDeviceMetricsOverride")
