@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -235,7 +236,8 @@ def _verdicts(judged: list[Judgement]) -> dict[str, int]:
 def test_an_interval_beside_0_that_the_correction_undoes_says_so() -> None:
     interval = Interval(estimate=0.1, low=0.01, high=0.2, rows="", num_questions=20)
     evidence = [Evidence(what="a − b", direction=Direction.GREATER, interval=interval)]
-    judged = Judgement(claim="C1", where=E2, verdict=Verdict.UNDECIDED, evidence=evidence, gaps=[], p_corrected=0.08)
+    undecided = Judgement(claim="C1", where=E2, verdict=Verdict.UNDECIDED, evidence=evidence, gaps=[])
+    judged = replace(undecided, is_primary=True, p_corrected=0.08)
     (part,) = _answers([judged])["Does"].short
     assert part.lead == "Not shown, corrected for several claims"
     assert part.findings[0][1] == "0.10 [0.01, 0.20]"

@@ -16,7 +16,7 @@ import pytest
 
 from taps import claims, figures, page, tables
 from taps.analysis.labels import Labels
-from taps.analysis.page import cell_class, verdict_counts, with_code
+from taps.analysis.page import cell_class, short_in_words, verdict_counts, with_code
 from taps.analysis.rendering import format_interval
 from taps.analysis.verdicts import Verdict
 from taps.plumbing.artefacts import read_json, write_json
@@ -146,6 +146,15 @@ def test_cells_and_captions() -> None:
     assert str(with_code("<b> `a<b`")) == "&lt;b&gt; <code>a&lt;b</code>"
 
 
+def test_short_answers_in_plain_text() -> None:
+    parts = [
+        {"verdict": "reproduced", "lead": "Yes", "findings": [["a beats b", "0.20 [0.10, 0.30]"], ["c is there", ""]]},
+        {"verdict": "undecided", "lead": "Not shown", "findings": [["d", "0.00 [-0.10, 0.10]"]]},
+    ]
+    assert short_in_words(parts) == "Yes: a beats b (0.20 [0.10, 0.30]); c is there. Not shown: d (0.00 [-0.10, 0.10])."
+    assert short_in_words([]) == "Not asked."
+
+
 def test_a_missing_picture_is_one_clear_error(report: Path, tmp_path: Path) -> None:
     words = {"figures": [{"name": "gone", "title": "t", "caption": "c", "alt": "a"}], "left_out": []}
     write_json(tmp_path / "figures.json", words, kind="figures", provenance=provenance(stage="test"))
@@ -248,7 +257,9 @@ def test_first_screen_answers_the_questions(opened: Page) -> None:
         assert opened.run(
             "[...document.querySelectorAll('.answers .value')].every(e => /\\d \\[.*\\]/.test(e.textContent))"
         )
-        assert not opened.run("document.querySelector('#summary').textContent.match(/judgements|replayed|\\d rows/i)")
+        assert not opened.run(
+            "document.querySelector('#summary').textContent.match(/judgements|cycles replayed|\\d rows/i)"
+        )
 
 
 @needs_browser
