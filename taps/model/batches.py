@@ -236,7 +236,7 @@ def _common_states(features: Mapping[str, FeatureSource]) -> tuple[str, ...]:
                 "hold other hidden states than those of the first corpus",
                 expected=f"{', '.join(source.hidden_states)} ({first})",
                 found=", ".join(other.hidden_states),
-                remedy="record both with the same --hidden-state flags",
+                remedy="record both with the same --hidden-state flags of taps.features",
             )
     return source.hidden_states
 

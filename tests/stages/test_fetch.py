@@ -46,7 +46,7 @@ def index(tmp_path, monkeypatch) -> Path:
         wheel.writestr("toy_data-1.0.dist-info/RECORD", "")
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_FIND_LINKS", folder.as_uri())  # pip takes a blank for the next entry
     return folder
 
 
