@@ -25,6 +25,10 @@ STUDY = "taps_study"
 REPORTED = "taps_reported"
 """Attribute of the log record in which it says, after jobs failed, how to report the rest: [] if that is done."""
 
+SAID = "taps_said"
+"""Attribute of a log record whose message is for the screen."""
+
+_TARGETS = ("all", "figures", "tables")  # rules that only ask for others
 _PUBLISHING = "publish"  # the rule whose log holds the report's first lines
 _SHOWN_WHOLE = ("plan",)  # rules that are run for what they print
 _NOISE = ("Using ", "Config file ", "Building DAG", "Assuming unrestricted", "host: ")  # before a run begins
@@ -123,6 +127,7 @@ class LogHandler(LogHandlerBase):
         except Exception as error:  # noqa: BLE001 - a fault of the display must not end hours of work
             if not self._has_faltered:
                 self._has_faltered = True
+                self._screen.end_bar()
                 self._screen.say(f"the display failed ({type(error).__name__}: {error}); .snakemake/log has it all")
 
     # --- events ------------------------------------------------------------------------------------------------------
@@ -134,6 +139,9 @@ class LogHandler(LogHandlerBase):
             return
         if REPORTED in facts:
             self._reported = facts[REPORTED]
+            return
+        if SAID in facts:
+            self._say(record.getMessage())
             return
         if self._plain is not None:
             if self.common_settings.verbose or not self._say_planned(facts, record.getMessage()):
@@ -242,7 +250,7 @@ class LogHandler(LogHandlerBase):
         if self._cores is None:
             how_long = "sent to the cluster"
         else:
-            earlier = job_times.load(self._study.get("study", ""))
+            earlier = {**dict.fromkeys(_TARGETS, 0.0), **job_times.load(self._study.get("study", ""))}
             self._times = job_times.JobTimes(self._counts, self._cores, earlier)
             seconds, is_known = self._times.expected_s()
             how_long = f"on {self._cores} cores" if self._cores > 1 else "on 1 core"

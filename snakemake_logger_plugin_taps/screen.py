@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -25,6 +26,7 @@ class Screen:
         self._stream = stream or sys.stderr
         self._lock = threading.RLock()
         self._bar: Any = None
+        self._status: Callable[[], tuple[int, str]] = lambda: (0, "")
         self._ended = threading.Event()
         self._said_at = time.monotonic()
 
@@ -36,8 +38,7 @@ class Screen:
                 if self._bar is not None:
                     self._bar.clear()
                 print(text, file=self._stream, flush=True)
-                if self._bar is not None:
-                    self._bar.refresh()
+                self._draw()
             except OSError:
                 self._ended.set()
 
@@ -48,6 +49,7 @@ class Screen:
             total: Steps at its end.
             status: Returns (steps done, words beside the bar).
         """
+        self._status = status
         if self._stream.isatty():
             self._bar = tqdm(
                 total=total,
@@ -56,7 +58,7 @@ class Screen:
                 leave=False,
                 file=self._stream,
             )
-        threading.Thread(target=self._keep, args=(total, status), daemon=True).start()
+        threading.Thread(target=self._keep, args=(total,), daemon=True).start()
 
     def end_bar(self) -> None:
         """Removes the bar."""
@@ -66,13 +68,16 @@ class Screen:
                 self._bar.close()
                 self._bar = None
 
-    def _keep(self, total: int, status: Callable[[], tuple[int, str]]) -> None:
+    def _keep(self, total: int) -> None:
         while not self._ended.wait(_REDRAW_S):
-            done, words = status()
-            with self._lock:
-                if self._bar is not None:
-                    self._bar.n = done
-                    self._bar.set_description_str(words, refresh=False)
-                    self._bar.refresh()
-                elif time.monotonic() - self._said_at > _QUIET_S:
+            with self._lock, contextlib.suppress(OSError):
+                self._draw()
+                if self._bar is None and time.monotonic() - self._said_at > _QUIET_S:
+                    done, words = self._status()
                     self.say(f"so far {done} of {total} jobs, {words}")
+
+    def _draw(self) -> None:
+        if self._bar is not None:
+            self._bar.n, words = self._status()
+            self._bar.set_description_str(words, refresh=False)
+            self._bar.refresh()

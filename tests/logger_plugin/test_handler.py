@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
 
 from snakemake_logger_plugin_taps import LogHandler
 from snakemake_logger_plugin_taps.handler import REPORTED, STUDY
+from snakemake_logger_plugin_taps.screen import Screen
 
 FACTS = {"study": "s", "results": "results/s", "report": "reports/s/index.html", "logs": "logs/s"}
 
@@ -226,3 +228,42 @@ def test_a_reader_that_is_gone_stops_nothing(monkeypatch: pytest.MonkeyPatch) ->
     told.start(1, "corpus", "corpus/chat")
     told.finish(1)
     told.end()
+
+
+def test_a_terminal_gets_a_bar_below_the_lines() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    screen = Screen(terminal)
+    done = 0
+    screen.start_bar(4, lambda: (done, f"0:0{done}; train x 45 %"))
+    done = 2
+    screen.say("2/4  corpus chat: kept 3")
+    screen.end_bar()
+    drawn = terminal.getvalue()
+    line, bar = drawn.index("corpus chat: kept 3\n"), drawn.index("2/4  0:02; train x 45 %")
+    assert line < bar
+    assert drawn.endswith("\r")  # the bar is gone
+    screen.say("the end")
+    assert terminal.getvalue().endswith("\rthe end\n")
+
+
+def test_a_bar_that_cannot_be_drawn_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(log: Path) -> str:
+        raise RuntimeError("no such thing")
+
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("snakemake_logger_plugin_taps.stage_logs.percentage", broken)
+    told = Told()
+    told.begin(corpus=1)
+    told.start(1, "corpus", "corpus/chat")
+    told.tell("Terminating processes on user request")
+    told.finish(1)
+    told.end()
+    lines = screen(capsys)
+    assert sum("the display failed (RuntimeError: no such thing)" in line for line in lines) == 1
+    assert any("1/1  corpus chat: done" in line for line in lines)

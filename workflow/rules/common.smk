@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT))
 import yaml
 from snakemake.logging import logger
 from snakemake_logger_plugin_taps import stage_logs
-from snakemake_logger_plugin_taps.handler import REPORTED, STUDY as STUDY_FACTS
+from snakemake_logger_plugin_taps.handler import REPORTED, SAID, STUDY as STUDY_FACTS
 from taps.plumbing.checkout import name_study, use_checkout
 from taps.plumbing.code_digest import code_digest
 from taps.plumbing.errors import TapsError
@@ -161,6 +161,7 @@ def report_the_rest():
     if not workflow.local_exec:  # such a report can be more than the machine should carry that one logs in to
         logger.info(f"The report without them: {shlex.join(['snakemake', *options])}", extra={REPORTED: options})
         return
+    logger.info("All else is done. Now the report, without what failed", extra={SAID: True})
     workflow.globals["STUDY_LOCK"].close()
     with open(Path("logs", STUDY, "report_the_rest.log"), "w") as log:
         command = [sys.executable, "-m", "snakemake", *options, "--cores", str(workflow.cores)]
