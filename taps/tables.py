@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from taps.analysis import inputs, results, speeds
+from taps.analysis import best_trees, inputs, results, speeds
 from taps.analysis.belonging import check_one_study
 from taps.analysis.counted import weights
 from taps.analysis.detail_tables import detail_tables
@@ -183,8 +183,8 @@ def input_tables(sample: Sample, args: argparse.Namespace) -> Iterator[Table]:
         yield from speeds.speed(sample, args.cost)
     if args.live:
         yield speeds.live_check(args.live)
-    for method, path in args.tuned:
-        yield from speeds.tuned(sample, method, path)
+    if args.tuned:
+        yield from best_trees.best_trees(sample, args.tuned)
     if args.drafter:
         yield from inputs.training(args.drafter)
     if args.calibration:

@@ -12,10 +12,11 @@ Every bank names its drafter and its trace. The choice sees held-out prompts alo
 then reported beside the default tree and plain decoding, question by question, for intervals.
 
 Output (kind `tuned`): {"drafting", "plain_s", "rows", "notes"}; `notes` says what could not be tuned, and of a router
-that could not be fitted. A row has strategy, drafters, `best` {depth, num_draft_tokens}
-or null (plain decoding is faster), `shapes` [{depth, num_draft_tokens, tau, tokens_per_s, inexact_share}] on the
-held-out prompts, `servers` (settings of SGLang and vLLM), and per benchmark `benchmarks[name]` with `questions` and,
-for each of `plain`, `default` and `tuned`, {num_tokens, seconds, num_cycles} per question and their tokens_per_s, tau.
+that could not be fitted. A row has strategy, drafters, num_draft_tokens of the default tree, `best` {depth,
+num_draft_tokens} or null (plain decoding is faster), `shapes` [{depth, num_draft_tokens, tau, tokens_per_s,
+inexact_share}] on the held-out prompts, `servers` (settings of SGLang and vLLM), and per benchmark `benchmarks[name]`
+with `questions` and, for each of `plain`, `default` and `tuned`, {num_tokens, seconds, num_cycles} per question and
+their tokens_per_s, tau.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             {
                 "strategy": variant.strategy.name,
                 "drafters": list(variant.drafters),
+                "num_draft_tokens": variant.num_draft_tokens,
                 "best": best and {"depth": best.depth, "num_draft_tokens": best.num_draft_tokens},
                 "shapes": shapes,
                 "servers": server_settings(best, drafting["top_k"]),

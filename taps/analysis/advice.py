@@ -150,7 +150,7 @@ def _cost(found: Findings, where: Where, row: Row) -> str:
 
 def _which_tree(found: Findings, where: Where) -> Advice | None:
     """Advises the row and tree that were fastest on held-out texts, valued on the benchmarks."""
-    tuned = found.table(f"tuned_{where.method}")
+    tuned = found.of_method("best_trees", where.method)
     if tuned.empty:
         return _default_tree(found, where)
     mean = tuned[tuned["benchmark"].eq(over(found, where))]

@@ -44,6 +44,11 @@ class Findings:
         """Returns a table by name, empty (without columns) if the study has none."""
         return self._tables.get(name, pd.DataFrame())
 
+    def of_method(self, name: str, method: str) -> pd.DataFrame:
+        """Returns a table's rows of one method, empty if the study has none."""
+        frame = self.table(name)
+        return frame if frame.empty else frame[frame["method"].eq(method)]
+
     @cached_property
     def _tables(self) -> dict[str, pd.DataFrame]:
         listed = self._about.get("files")  # absent from a record that was written by hand

@@ -77,100 +77,6 @@ def speed(sample: Sample, path: Path) -> Iterator[Table]:
     )
 
 
-def tuned(sample: Sample, method: str, path: Path) -> Iterator[Table]:
-    """Yields what trees tuned for this machine bring over plain decoding.
-
-    Args:
-        sample: Whose labels name rows in print.
-        method: The method whose drafters were tuned.
-        path: The choices of `taps.tune`.
-    """
-    labels, content = sample.labels, read_json(path, kind="tuned")
-    rows = {(row["strategy"], "+".join(row["drafters"])): row for row in content["rows"]}
-    sums = []
-    for key, row in rows.items():
-        for benchmark, own in row["benchmarks"].items():
-            for tree in ("default", "tuned"):
-                held = own[tree]
-                plain = [count * content["plain_s"] for count in held["num_tokens"]]
-                frame = pd.DataFrame({"question": own["questions"], "plain_s": plain, "seconds": held["seconds"]})
-                place = {"strategy": key[0], "drafters": key[1], "tree": tree, "benchmark": benchmark, "method": method}
-                sums.append(frame.assign(temperature=0.0, **place))
-    keys = ["temperature", "method", "strategy", "drafters", "tree", "benchmark"]
-    if not sums:
-        return
-    speedups = with_domain_means(ratios(pd.concat(sums, ignore_index=True), keys, "plain_s", "seconds"), labels)
-    frame = speedups.frame("speedup").sort_values(keys, ignore_index=True)
-    usual = {"depth": content["drafting"]["depth"], "num_draft_tokens": sample.num_draft_tokens}
-    cells: Any = frame[keys].itertuples(index=False)
-    chosen = pd.DataFrame(
-        [_tree(rows[row[2:4]], row.tree, usual, content["plain_s"]) for row in cells],
-        columns=["depth", "num_draft_tokens", "heldout_tokens_per_s", *_SERVERS],
-    )
-    frame = pd.concat([frame, chosen.astype(float)], axis=1)
-    text = frame[["method", "benchmark", "tree"]].copy()
-    text["row"] = [labels.row(*row) for row in frame[["strategy", "drafters"]].itertuples(index=False)]
-    text["shape"] = [
-        "plain decoding" if math.isnan(depth) else f"depth {depth:.0f}, {nodes:.0f} nodes"
-        for depth, nodes in frame[["depth", "num_draft_tokens"]].itertuples(index=False)
-    ]
-    text["of plain speed"] = [
-        format_interval(*row) for row in frame[["speedup", "low", "high"]].itertuples(index=False)
-    ]
-    yield Table(
-        name=f"tuned_{method}",
-        title=f"Trees tuned for this machine: {labels.method(method)}",
-        caption="Speed as a multiple of plain decoding, predicted from the replayed cycles and this machine's measured "
-        "times. `tuned` trees were chosen on held-out texts alone; `default` is the study's tree. The CSV also has the "
-        "tuned trees as settings of SGLang and vLLM. Depth counts from 0. First training seed, "
-        f"T = 0. {INTERVAL}",
-        frame=frame,
-        shown=text,
-    )
-    yield Table(
-        name=f"tree_shapes_{method}",
-        title=f"Every tree that was tried on held-out texts: {labels.method(method)}",
-        caption="Acceptance length and predicted tokens per second on held-out texts, which the choice saw; "
-        "`inexact share` is the share of cycles in which the stored trees hold fewer nodes than the shape asks for. "
-        f"Plain decoding: {1 / content['plain_s']:.1f} tokens per second.",
-        frame=pd.DataFrame(
-            [
-                {"method": method, "strategy": key[0], "drafters": key[1], **shape, "plain": 1 / content["plain_s"]}
-                for key, row in rows.items()
-                for shape in row["shapes"]
-            ]
-        ),
-    )
-
-
-_SERVERS = {
-    "sglang_steps": ("sglang", "speculative_num_steps"),
-    "sglang_topk": ("sglang", "speculative_eagle_topk"),
-    "sglang_draft_tokens": ("sglang", "speculative_num_draft_tokens"),
-    "vllm_tokens": ("vllm", "num_speculative_tokens"),
-}
-"""Column of a tuned table -> server and its setting."""
-
-
-def _tree(row: Mapping[str, Any], tree: str, usual: Mapping[str, int], plain_s: float) -> dict[str, float | None]:
-    """Returns a tree's shape, its speed on held-out texts and, of a tuned one, the servers' settings; plain: no shape.
-
-    Args:
-        row: Of the choices.
-        tree: `default` or `tuned`.
-        usual: Shape of the default tree.
-        plain_s: Seconds of a plain token.
-    """
-    shape = usual if tree == "default" else row["best"]
-    if not shape:
-        return {"heldout_tokens_per_s": 1 / plain_s}
-    tried = [item for item in row["shapes"] if all(item[name] == shape[name] for name in usual)]
-    speed = tried[0]["tokens_per_s"] if tried else None
-    settings = row["servers"] if tree == "tuned" else {}
-    servers = {name: settings.get(server, {}).get(key) for name, (server, key) in _SERVERS.items()}
-    return {**shape, "heldout_tokens_per_s": speed, **servers}
-
-
 def live_check(reports: Labelled) -> Table:
     """Returns one row per live-checked strategy: equal texts, equal cycles, measured and predicted speed.
 
@@ -197,12 +103,15 @@ def live_check(reports: Labelled) -> Table:
         title="Live decoding against the recording",
         caption="Each strategy decodes prompts live and is compared with the recorded text and with the replay's "
         "cycles. `plain` is the target alone at batch size 1, also compared: a text that it leaves too is the "
-        "target's own near-tie. Speeds are measured without prefill; predicted ones come from the cost file.",
+        "target's own near-tie. Speeds are measured without prefill, all rows taking turns cycle by cycle; predicted "
+        "ones come from the cost file. The speed-ups, over `plain`, are what holds at another load of the machine.",
         frame=pd.DataFrame(rows),
     )
 
 
 _LIVE_COUNTS = ("num_texts", "num_equal_texts", "num_compared_cycles", "num_different_cycles", "num_tokens")
+
+_LIVE_NUMBERS = ("tau", "tokens_per_s", "predicted_tokens_per_s", "speedup", "predicted_speedup")
 
 
 def _live_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,11 +119,12 @@ def _live_row(row: Mapping[str, Any]) -> dict[str, Any]:
     low, high = map(float, clopper_pearson(num_diverged, row["num_tokens"]))
     return {
         **{name: row[name] for name in ("strategy", "drafters", "num_draft_tokens")},
+        "depth": _number(row, "depth"),
         **{name: row.get(name, 0) for name in _LIVE_COUNTS},
         "diverged_percent": 100 * num_diverged / max(row["num_tokens"], 1),
         "low": 100 * low,
         "high": 100 * high,
-        **{name: _number(row, name) for name in ("tau", "tokens_per_s", "predicted_tokens_per_s")},
+        **{name: _number(row, name) for name in _LIVE_NUMBERS},
     }
 
 

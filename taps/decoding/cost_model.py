@@ -1,7 +1,7 @@
 """From measured forward times to tokens per second: what makes a longer acceptance a faster decoder, or not.
 
     tokens/s = emitted tokens / sum over cycles of
-               (num_drafted x draft_s(levels, nodes) + target_s(num_nodes) + overhead_s(strategy))
+               (num_drafted x draft_s(levels, nodes) + target_s(num_nodes) + overhead_s(num_drafted, nodes))
 
 with draft_s the time of one drafter's tree, by the levels it drafts and, less, by the nodes it keeps, target_s that of
 one target forward over root and nodes, and overhead_s all that lies outside the models. Prefill is left out, as it is
@@ -42,8 +42,8 @@ class CostModel:
         target_tokens: Tokens of a target forward at which it was timed, ascending, from 1.
         target_s: Its times.
         draft: Drafting times by number of levels, ascending.
-        overhead_one_s: Times of a cycle outside the models at `overhead_nodes`, for strategies of one drafter.
-        overhead_many_s: The same for strategies that look at the trees of two.
+        overhead_one_s: Times of a cycle outside the models at `overhead_nodes`, when one drafter drafts.
+        overhead_many_s: The same when two draft.
         plain_s: Time of a token in plain decoding.
         overhead_nodes: Nodes of a drafter's tree at which the overhead was timed, ascending.
     """
@@ -85,9 +85,11 @@ class CostModel:
         return 1 / self.plain_s
 
     def overhead_s(self, strategy: Strategy, num_nodes: int) -> float:
-        """Returns the time of a cycle outside the models, each drafter keeping `num_nodes` nodes."""
-        seconds = self.overhead_one_s if strategy.one_drafter else self.overhead_many_s
-        return float(interpolate(num_nodes, self.overhead_nodes, seconds))
+        """Returns the time of a cycle outside the models if all drafters draft, each keeping `num_nodes` nodes."""
+        return self._overhead_s(num_nodes, many=not strategy.one_drafter)
+
+    def _overhead_s(self, num_nodes: int, *, many: bool) -> float:
+        return float(interpolate(num_nodes, self.overhead_nodes, self.overhead_many_s if many else self.overhead_one_s))
 
     def target_forward_s(self, num_nodes: Any) -> np.ndarray:
         """Returns float, as `num_nodes`: the time of a target forward over a root and these nodes."""
@@ -127,7 +129,7 @@ class CostModel:
         return (
             drafted * self.draft_tree_s(levels, kept)
             + self.target_forward_s(num_nodes)
-            + self.overhead_s(strategy, kept)
+            + np.where(drafted > 1, self._overhead_s(kept, many=True), self._overhead_s(kept, many=False))
         )
 
     def tokens_per_s(

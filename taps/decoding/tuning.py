@@ -201,12 +201,15 @@ def tune(
 
 
 def server_settings(best: Variant | None, top_k: int) -> dict[str, Any]:
-    """Returns the tuned tree as settings of the servers that draft EAGLE trees, {} for plain decoding.
+    """Returns the tuned tree as settings of the servers that draft EAGLE trees, {} where they have none.
+
+    They take one drafter and trees of one shape: nothing is said of plain decoding, of several drafters and of trees
+    that follow the machine.
 
     SGLang counts drafting steps and verifies `num_draft_tokens` with the root among them; vLLM drafts a chain, as long
     as the tree is deep.
     """
-    if best is None or best.depth is None:
+    if best is None or best.depth is None or best.strategy.costed or not best.strategy.one_drafter:
         return {}
     return {
         "sglang": {
@@ -236,7 +239,10 @@ def tuned_variant(row: Mapping[str, Any]) -> Variant | None:
 
 
 def with_tuned(variants: Sequence[Variant], rows: Sequence[Mapping[str, Any]]) -> list[Variant]:
-    """Returns the variants and, behind them, the tuned trees of those that a tuning knows; each once."""
-    wanted = {(variant.strategy.name, variant.drafters) for variant in variants}
+    """Returns the variants and, behind them, the tuned trees of those that a tuning knows; each once.
+
+    A strategy whose trees follow the machine is as it is: nothing was tuned.
+    """
+    wanted = {(variant.strategy.name, variant.drafters) for variant in variants if not variant.strategy.costed}
     tuned = [tuned_variant(row) for row in rows if (row["strategy"], tuple(row["drafters"])) in wanted]
     return list(dict.fromkeys([*variants, *(variant for variant in tuned if variant is not None)]))

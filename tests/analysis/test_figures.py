@@ -28,7 +28,7 @@ from tests.support.report_fixtures import write_artefacts
 COMPLETE = {
     "overview", "acceptance_length", "ours_and_published", "node_budget", "averaging_sweep",
     "acceptance_by_depth_eagle2", "entropy_accepted_rejected", "confidence_accepted_rejected", "routing_shares",
-    "speed_against_tau", "training_curves",
+    "speed_against_tau", "tree_shapes_eagle2", "training_curves",
 }  # fmt: skip
 
 
@@ -61,11 +61,10 @@ def test_every_figure_is_drawn(complete: Path, tmp_path: Path) -> None:
     assert {entry["name"] for entry in index} == COMPLETE
     assert index[0]["name"] == "overview"  # stands on the page's first screen
     left_out = [line.partition(":")[0] for line in content["left_out"]]
-    assert left_out == ["how findings change with training data", "tokens per second over tree shapes",
-                        "draft trees along an answer"]  # fmt: skip
+    assert left_out == ["how findings change with training data", "draft trees along an answer"]
     for entry in index:
         assert len(entry["alt"]) > 20
-        if entry["name"] not in ("training_curves", "overview"):
+        if entry["name"] not in ("training_curves", "overview", "tree_shapes_eagle2"):
             assert re.search(r"(10, 20 and )?40 draft tokens", entry["caption"])
             assert "3 questions" in entry["caption"]
         for suffix in ("png", "pdf"):

@@ -89,6 +89,9 @@ def test_the_choice_is_the_fastest_exact_shape_on_held_out_prompts(study: Path) 
     assert single["servers"]["sglang"]["speculative_num_steps"] == best["depth"] + 1
     assert single["servers"]["sglang"]["speculative_num_draft_tokens"] == best["num_draft_tokens"] + 1
     assert single["servers"]["vllm"]["num_speculative_tokens"] == best["depth"] + 1
+    for row in content["rows"]:  # servers take one drafter and trees of one shape
+        strategy = find(row["strategy"])
+        assert bool(row["servers"]) == (row["best"] is not None and strategy.one_drafter and not strategy.costed)
 
 
 def test_plain_decoding_wins_where_drafting_is_dear(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,6 +115,9 @@ def test_tuned_trees_follow_the_variants_they_belong_to(study: Path) -> None:
     assert both[:2] == variants
     assert both[2] == tuned_variant(rows[0])
     assert len(both) == 3
+    costed = [Variant(strategy=find("single_costed"), drafters=("chat",), num_draft_tokens=4)]
+    itself = {"strategy": "single_costed", "drafters": ["chat"], "best": {"depth": 2, "num_draft_tokens": 4}}
+    assert with_tuned(costed, [itself]) == costed  # the same trees under another name
 
 
 def test_the_choice_does_not_look_at_shapes_that_banks_do_not_hold(study: Path) -> None:

@@ -36,6 +36,7 @@ def write_artefacts(folder: Path) -> list[str]:
     }
     write_json(folder / "calibration.json", {"drafters": {"math": fit}}, kind="calibration", provenance=MADE_FROM)
     write_json(folder / "live.json", live_report(), kind="live_check", provenance=MADE_FROM)
+    write_json(folder / "tuned.json", tuning(), kind="tuned", provenance=MADE_FROM)
     pair = {
         "corpus": "math",
         "benchmark": "gsm8k",
@@ -55,6 +56,7 @@ def write_artefacts(folder: Path) -> list[str]:
         *("--audit", f"chat={folder / 'chat.audit.json'}"),
         *("--calibration", f"eagle2={folder / 'calibration.json'}"),
         *("--live", f"eagle2/gsm8k={folder / 'live.json'}"),
+        *("--tuned", f"eagle2={folder / 'tuned.json'}"),
         *(
             word
             for name in ("math", "chat", "averaged")
@@ -92,3 +94,47 @@ def _write_drafter(folder: Path) -> None:
         for epoch in (1, 2, 3, 4)
     ]
     write_jsonl(folder / "metrics.jsonl", metrics, kind="metrics", provenance=MADE_FROM)
+
+
+def tuning() -> dict[str, Any]:
+    """Returns a tuning of two rows on two benchmarks of eight questions of 40 tokens; plain decoding: 20 tokens/s."""
+    questions = [f"q{index}" for index in range(8)]
+    jitter = [1 + 0.02 * (index - 3.5) for index in range(8)]  # mean 1
+
+    def value(seconds: float, num_cycles: int) -> dict[str, Any]:
+        return {
+            "num_tokens": [40] * 8,
+            "seconds": [seconds * part for part in jitter],
+            "num_cycles": [num_cycles] * 8,
+            "tokens_per_s": 40 / seconds,
+            "tau": 40 / num_cycles,
+            "inexact_share": 0.0,
+        }
+
+    plain = value(2.0, 40) | {"seconds": [2.0] * 8}
+
+    def row(strategy: str, drafters: list[str], best: Any, tuned: Any, default: Any, servers: Any) -> dict[str, Any]:
+        on = {"questions": questions, "plain": plain, "default": default, "tuned": tuned}
+        tried = [(0, 1, 1.1), (1, 3, 1.2), (5, 40, 0.5)] if strategy == "single" else [(5, 40, 0.8)]
+        names = ("depth", "num_draft_tokens", "tokens_per_s", "tau", "inexact_share")
+        return {
+            "strategy": strategy,
+            "drafters": drafters,
+            "num_draft_tokens": 40,
+            "best": best,
+            "shapes": [dict(zip(names, (*shape, 20 * rate, 1.5, 0.0), strict=True)) for *shape, rate in tried],
+            "servers": servers,
+            "benchmarks": {"gsm8k": on, "mt_bench": on},
+        }
+
+    sglang = {"speculative_num_steps": 2, "speculative_eagle_topk": 3, "speculative_num_draft_tokens": 4}
+    servers = {"sglang": sglang, "vllm": {"num_speculative_tokens": 2}}
+    best = {"depth": 1, "num_draft_tokens": 3}
+    return {
+        "drafting": {"depth": 5, "top_k": 8, "num_nodes": 80},
+        "plain_s": 0.05,
+        "rows": [
+            row("single", ["math"], best, value(1.6, 25), value(4.0, 20), servers),
+            row("merged_costed", ["math", "chat"], None, plain, value(2.5, 20), {}),
+        ],
+    }

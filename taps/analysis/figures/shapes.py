@@ -17,18 +17,18 @@ _MARKERS = "os^Dvph*"
 @figure(place=75)
 def tree_shapes(found: Findings) -> list[Picture] | str:
     """Returns tokens per second over depth and nodes, one figure per draft family whose trees were tuned."""
-    methods = [name for name in found.labels.roles.methods if not found.table(f"tree_shapes_{name}").empty]
+    methods = [name for name in found.labels.roles.methods if not found.of_method("best_tree_shapes", name).empty]
     return [_shapes_of(found, name) for name in methods] or "tokens per second over tree shapes: no tree was tuned"
 
 
 def _shapes_of(found: Findings, method: str) -> Picture:
     """Returns one panel per row: predicted speed against nodes, one curve per depth, the choice marked."""
-    table, labels = found.table(f"tree_shapes_{method}"), found.labels
+    table, labels = found.of_method("best_tree_shapes", method), found.labels
     tried = table.groupby(["strategy", "drafters"]).size()
     held = [(str(strategy), str(drafters)) for strategy, drafters in tried.index[tried.to_numpy() > 1]]
     rows = sorted(held, key=lambda row: labels.row_order(*row))
     drawing, panels = grid(len(rows), columns=3, height_in=2.0, sharex=True, sharey=True)
-    chosen = found.table(f"tuned_{method}").query("tree == 'tuned'").drop_duplicates(["strategy", "drafters"])
+    chosen = found.of_method("best_trees", method).query("tree == 'tuned'").drop_duplicates(["strategy", "drafters"])
     best = chosen.set_index(["strategy", "drafters"])
     for panel, row in zip(panels, rows, strict=True):
         part = table[table["strategy"].eq(row[0]) & table["drafters"].eq(row[1])]
