@@ -45,7 +45,8 @@ def test_two_runs_at_once_change_no_result(finished_smoke: Reference) -> None:
 def test_an_orphaned_job_and_its_rerun_do_not_corrupt_each_other(finished_smoke: Reference) -> None:
     study = copy_of(finished_smoke, "orphan", without=["results/smoke/target"])
     process = study.start("run-1.log", "results/smoke/target")
-    while "tiny target: " not in study.log("run-1.log"):
+    log = study.folder / "logs/smoke/tiny_target.log"
+    while not log.exists() or "tiny target: " not in log.read_text(encoding="utf-8"):
         assert process.poll() is None, study.log("run-1.log")
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)  # Snakemake alone: its job lives on
