@@ -51,8 +51,15 @@ def test_tables_are_committed_in_one_form_for_machines_and_one_for_people() -> N
     for path in reports:
         if path.suffix == ".json" and path.parent.name == "tables":
             assert path.stat().st_size < 20_000, f"{path}: the CSV files hold these cells"
+    linked = {
+        (page.parent / link).resolve()
+        for page in reports
+        if page.suffix == ".html"
+        for link in re.findall(r'href="([^":]+\.csv)"', page.read_text(encoding="utf-8"))
+    }
+    assert linked and linked <= {path.resolve() for path in reports}
     for table in (path for path in reports if path.suffix == ".csv"):
-        assert table.with_suffix(".md").exists(), table
+        assert table.resolve() in linked or table.with_suffix(".md") in reports, table
 
 
 def test_versions_agree() -> None:
