@@ -159,12 +159,12 @@ def tables_of(
         Table(
             name="missing",
             title="What this study lacks",
-            caption="Combinations that a complete study would hold: every method, benchmark, temperature and seed, and "
-            "every row on every benchmark. Seed -1 stands for all seeds.",
-            frame=results.missing(sample.cycles, expected=expected(args.roles)),
+            caption="Combinations that a complete study would hold: every method, benchmark, temperature and seed, "
+            "every row on every benchmark, and the evaluated nodes of every replay. Seed -1 stands for all seeds.",
+            frame=results.missing(sample.cycles, expected=expected(args.roles), files=files),
         ),
     )
-    if found := inputs.notes(args.failure, args.calibration, args.tuned):
+    if found := inputs.notes(args.failure, drafters=args.drafter, calibrations=args.calibration, choices=args.tuned):
         yield "provenance", found
     yield (
         "provenance",

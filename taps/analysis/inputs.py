@@ -15,6 +15,7 @@ import pandas as pd
 from taps.analysis.rendering import Table, format_count
 from taps.plumbing.artefacts import read_json, read_jsonl
 from taps.plumbing.provenance import provenance_of
+from taps.plumbing.remedies import rebuild_command
 
 Labelled = Sequence[tuple[str, Path]]  # label, path
 
@@ -176,15 +177,26 @@ def calibration(fits: Labelled) -> Table:
     )
 
 
-def notes(failures: Sequence[tuple[str, str]], calibrations: Labelled, choices: Labelled) -> Table | None:
-    """Returns what could not be made or fitted, and why; None if there is nothing to say.
+def notes(
+    failures: Sequence[tuple[str, str]],
+    *,
+    drafters: Labelled = (),
+    calibrations: Labelled = (),
+    choices: Labelled = (),
+) -> Table | None:
+    """Returns what could not be made, found or fitted, and why; None if there is nothing to say.
 
     Args:
         failures: File -> the error with which its stage failed.
+        drafters: As in `training`; one that was trained and has lost its record is named.
         calibrations: `method/seed0` -> its calibration file.
         choices: Method -> its tuned trees.
     """
     rows = list(failures)
+    for label, folder in drafters:
+        made = provenance_of(folder, kind="drafter")
+        if made.get("stage") == "taps.train" and not (folder / "training.json").exists():
+            rows.append((f"training of {label}", f"training.json is missing; {rebuild_command(folder, 'drafter')}"))
     for run, path in calibrations:
         fits = read_json(path, kind="calibration")["drafters"]
         rows += [(f"calibration of {run}/{drafter}", fit["note"]) for drafter, fit in fits.items() if "note" in fit]
@@ -194,7 +206,7 @@ def notes(failures: Sequence[tuple[str, str]], calibrations: Labelled, choices: 
         return None
     return Table(
         name="notes",
-        title="What could not be made or fitted",
+        title="What could not be made, found or fitted",
         caption="The report does without what failed; what could not be fitted is neutral.",
         frame=pd.DataFrame(rows, columns=["part", "note"]),
     )

@@ -132,7 +132,10 @@ def sources(files: Sequence[ReplayFile]) -> pd.DataFrame:
 
 
 def missing(
-    cycles: pd.DataFrame, *, expected: Sequence[tuple[float, str, str, int, int]] | None = None
+    cycles: pd.DataFrame,
+    *,
+    expected: Sequence[tuple[float, str, str, int, int]] | None = None,
+    files: Sequence[ReplayFile] = (),
 ) -> pd.DataFrame:
     """Returns the combinations that a complete study would hold and this one does not.
 
@@ -140,17 +143,23 @@ def missing(
     seeds) is missing when its neighbours exist: every benchmark under every (method, temperature) that has any, with
     every training seed of the method and every seed that another cell of that temperature has. A row (strategy,
     drafters, budget) is missing from a condition when another benchmark of the same method, training seed and
-    temperature has it.
+    temperature has it. A replay file whose evaluated nodes are not beside it lacks those.
 
     Args:
         cycles: As `load_cycles` returns them.
         expected: Values of CONDITION that the study replays.
+        files: Where the cycles come from.
 
     Returns columns: temperature, method, benchmark, training_seed and seed (-1: all), strategy, drafters ("" for all of
     them), what.
     """
     held = cycles[[*CONDITION, *ROW]].drop_duplicates()
     gaps = [*(_missing_conditions(held) if expected is None else _not_held(held, expected)), *_missing_rows(held)]
+    gaps += [
+        (*file.condition.values(), "", "", f"{file.nodes_path.name} is missing")
+        for file in files
+        if not file.nodes_path.exists()
+    ]
     return pd.DataFrame(gaps, columns=[*CONDITION, *ROW[:2], "what"])
 
 

@@ -66,7 +66,10 @@ def missing(path: Path, kind: str | None, *, file: object = None) -> ArtefactErr
 
 def _foreign(path: Path, kind: str | None) -> ArtefactError:
     return ArtefactError(
-        path, "not written by taps", expected=f"a {kind} file" if kind else None, remedy=rebuild_command(path, kind)
+        path,
+        "not written by taps",
+        expected=f"an artefact of kind {kind}" if kind else None,
+        remedy=rebuild_command(path, kind),
     )
 
 

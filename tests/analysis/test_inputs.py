@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from taps import claims, tables
+from taps.analysis import inputs
 from taps.analysis.shares import clopper_pearson
 from taps.analysis.speeds import live_check
 from taps.plumbing.artefacts import read_json, write_json
@@ -48,6 +49,18 @@ def test_training_leaves_out_averages(folder: Path) -> None:
     assert table["tokens_per_s"].tolist() == [2000, 2000]
     assert table["validation_top1"].tolist() == [0.4, 0.4]
     assert len(_csv(folder, "training_curves")) == 8
+
+
+def test_a_draft_model_without_its_training_record_is_named(tmp_path: Path) -> None:
+    for name, stage in (("math", "taps.train"), ("averaged", "taps.average"), ("released", None)):
+        (tmp_path / name).mkdir()
+        if stage:
+            write_json(tmp_path / name / "provenance.json", {}, kind="drafter", provenance={"stage": stage})
+    drafters = [(f"eagle2/seed0/{path.name}", path) for path in sorted(tmp_path.iterdir())]
+    table = inputs.notes([], drafters=drafters)
+    assert table is not None
+    assert table.frame["part"].tolist() == ["training of eagle2/seed0/math"]
+    assert "training.json is missing" in table.frame["note"][0]
 
 
 def test_page_is_told_what_was_trained_and_where(folder: Path) -> None:

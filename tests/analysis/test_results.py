@@ -56,6 +56,14 @@ def test_missing_lists_conditions_and_rows(tmp_path: Path) -> None:
     }
 
 
+def test_missing_names_nodes_that_are_not_beside_their_replay(tmp_path: Path) -> None:
+    write_replays(tmp_path, methods=("eagle2",), benchmarks=("gsm8k",), **SMALL)
+    (tmp_path / "eagle2/gsm8k/t1_s1.nodes.parquet").unlink()
+    files = results.find_replays([tmp_path])
+    (gap,) = results.missing(results.load_cycles(files), files=files).itertuples(index=False, name=None)
+    assert gap == (1.0, "eagle2", "gsm8k", 0, 1, "", "", "t1_s1.nodes.parquet is missing")
+
+
 def test_a_control_without_a_temperature_is_not_a_gap(tmp_path: Path) -> None:
     write_replays(tmp_path, methods=("eagle2",), benchmarks=("gsm8k", "aime"), **SMALL)
     write_replays(tmp_path, methods=("hass",), benchmarks=("gsm8k",), conditions=((0.0, 0),), **SMALL)

@@ -116,7 +116,9 @@ def test_files_of_other_programs_in_our_formats(tmp_path: Path) -> None:
 
     tensors, rows = tmp_path / "a.safetensors", tmp_path / "b.jsonl"
     save_file(ARRAYS, tensors)
-    with pytest.raises(ArtefactError, match="not written by taps, expected a trace file; rebuild it with: "):
+    with pytest.raises(
+        ArtefactError, match="not written by taps, expected an artefact of kind trace; rebuild it with: "
+    ):
         read_tensors(tensors, kind="trace")
     save_file(ARRAYS, tensors, metadata={"taps": "not ours"})
     with pytest.raises(ArtefactError, match=r"a\.safetensors: .*; rebuild it with: "):

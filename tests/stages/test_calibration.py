@@ -124,7 +124,7 @@ def test_a_drafter_that_cannot_be_calibrated_stays_as_it_is_and_says_so(
     assert np.isnan(fit["after"]["nll_nats"]) == (length == 1)
     assert "warning: drafter math: not calibrated" in capsys.readouterr().err
     fits = [("eagle2/seed0", tmp_path / "out.json")]
-    table = notes([], fits, [])
+    table = notes([], calibrations=fits)
     assert table is not None
     assert table.frame["part"].tolist() == ["calibration of eagle2/seed0/math"]
     assert calibration(fits).frame["inverse_temperature"].tolist() == [1]
@@ -132,4 +132,4 @@ def test_a_drafter_that_cannot_be_calibrated_stays_as_it_is_and_says_so(
 
 def test_nothing_to_note_is_no_table(tmp_path: Path) -> None:
     main([*_recordings(tmp_path), "--output", str(tmp_path / "out.json")])
-    assert notes([], [("eagle2/seed0", tmp_path / "out.json")], []) is None
+    assert notes([], calibrations=[("eagle2/seed0", tmp_path / "out.json")]) is None

@@ -57,7 +57,8 @@ def test_tables_are_committed_in_one_form_for_machines_and_one_for_people() -> N
         if page.suffix == ".html"
         for link in re.findall(r'href="([^":]+\.csv)"', page.read_text(encoding="utf-8"))
     }
-    assert linked and linked <= {path.resolve() for path in reports}
+    assert linked
+    assert linked <= {path.resolve() for path in reports}
     for table in (path for path in reports if path.suffix == ".csv"):
         assert table.resolve() in linked or table.with_suffix(".md") in reports, table
 
