@@ -282,7 +282,7 @@ def test_filter_shows_the_standing_rows_first_and_any_other_on_demand(opened: Pa
     header = (
         "[...document.querySelectorAll('#rows thead th')].filter(cell => !cell.hidden).map(cell => cell.textContent)"
     )
-    assert opened.run(header) == ["variant", "family", "T", "nodes", "GSM8K"]
+    assert opened.run(header) == ["variant", "family", "T", "nodes per drafter", "GSM8K"]
     opened.run(f"document.getElementById('filter').reset(); {change}")
     assert opened.run(names) == standing
 
