@@ -101,6 +101,8 @@ def check_data(config: Mapping[str, Any]) -> Faults:
             yield from _unknown(f"mixtures.{name}", "corpus", corpus, corpora)
         if name.startswith(AVERAGED):
             yield f"mixtures.{name}", "name taken by averaged drafters", {"remedy": "choose another name"}
+    for corpus in config["drafting"]["draft_vocab_corpora"] or ():
+        yield from _unknown("drafting.draft_vocab_corpora", "corpus", corpus, corpora)
     for name, benchmark in config["benchmarks"].items():
         key = f"benchmarks.{name}"
         if name.startswith(HELDOUT):

@@ -69,6 +69,12 @@ def draft_vocab(config: Config) -> list[str]:
     return ["<results>/draft_vocab.safetensors"] if config["drafting"]["draft_vocab_size"] else []
 
 
+def draft_vocab_tokens(config: Config) -> list[str]:
+    """Returns the tokens whose frequencies rank the draft vocabulary."""
+    corpora = config["drafting"]["draft_vocab_corpora"] or config["corpora"]
+    return [f"<results>/tokens/{corpus}.safetensors" for corpus in corpora]
+
+
 def recipe_flags(config: Config, method: str) -> list[str]:
     """Returns the family and the study's training options, overridden by the method's own; the rest is the family's.
 

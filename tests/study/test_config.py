@@ -16,6 +16,7 @@ from taps.config import main, read, validate
 from taps.plumbing.errors import TapsError
 from taps.study.contents import averages_of, drafters_of
 from taps.study.schema import SCHEMA
+from taps.study.train import draft_vocab_tokens
 
 ROOT = SCHEMA.parent.parent.parent
 STUDY_FOLDER = ROOT / "workflow" / "studies"
@@ -111,6 +112,7 @@ def test_defaults_are_filled_in_at_every_level_and_nothing_given_is_lost() -> No
         ("corpora/math/task", KeyError, ["corpora.math", "task and max_rows"]),
         ("corpora/chat/reader", "sharegbt", ["corpora.chat.reader", "did you mean sharegpt?"]),
         ("mixtures/mixed_small/maths", 0.5, ["mixtures.mixed_small", "unknown corpus maths", "did you mean math?"]),
+        ("drafting/draft_vocab_corpora", ["maths"], ["drafting.draft_vocab_corpora", "unknown corpus maths"]),
         ("mixtures/mixed_small/math", 1.5, ["mixtures.mixed_small.math", "at most 1", "found 1.5"]),
         ("mixtures/mixed_small/math", 0, ["mixtures.mixed_small.math", "more than 0", "found 0"]),
         ("mixtures/averaged", {"math": 1.0}, ["mixtures.averaged", "name taken"]),
@@ -155,6 +157,15 @@ def test_defaults_are_filled_in_at_every_level_and_nothing_given_is_lost() -> No
 def test_fault_names_key_expected_found_and_remedy(path: str, value: Any, parts: list[str]) -> None:
     message = fault(path, value)
     assert [part for part in parts if part not in message] == [], message
+
+
+def test_corpora_that_rank_the_draft_vocabulary_can_be_named() -> None:
+    config = copy.deepcopy(LAPTOP)
+    config["corpora"]["added"] = config["corpora"]["chat"]
+    everything = draft_vocab_tokens(validate(copy.deepcopy(config), root=ROOT))
+    assert everything == [f"<results>/tokens/{corpus}.safetensors" for corpus in ("math", "chat", "added")]
+    config["drafting"]["draft_vocab_corpora"] = ["math", "chat"]
+    assert draft_vocab_tokens(validate(config, root=ROOT)) == everything[:2]
 
 
 def test_strategies_that_combine_need_a_combination() -> None:

@@ -237,7 +237,7 @@ rule mixture:
 rule draft_vocab:
     """Ranks tokens by their frequency in the corpora; drafting and the training loss use the first ones."""
     input:
-        tokens=expand("<results>/tokens/{corpus}.safetensors", corpus=config["corpora"]),
+        tokens=train.draft_vocab_tokens(config),
     output:
         "<results>/draft_vocab.safetensors",
     log:
