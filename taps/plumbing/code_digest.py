@@ -23,7 +23,9 @@ def code_digest(module: str, *, modules: Iterable[str] = (), printed: bool = Fal
 
     Words for people do not count: docstrings, comments, layout, the texts of a command line (`help` and the like), and
     what a decorator says for print (`title`, `look`). The hash covers `ast.unparse` of what is left of each syntax
-    tree. Imports inside functions count. Nothing is imported or run.
+    tree. Imports inside functions count. So do the data files that modules read (templates, published numbers): those
+    in the folder of a package, and those below a file or folder beside a module that the module names. Nothing is
+    imported or run.
 
     Args:
         modules: What the module finds by name in catalogues (`taps.plumbing.catalogue`), which no import shows.
@@ -32,6 +34,8 @@ def code_digest(module: str, *, modules: Iterable[str] = (), printed: bool = Fal
     digest = hashlib.sha256()
     for name in sorted(set.union(*map(import_closure, {module, *modules}))):
         digest.update(f"{name}\n{_read(name, printed)[0]}\n".encode())
+        for path in _data_files(name):
+            digest.update(f"{path.relative_to(_root())}\n".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -61,6 +65,21 @@ def _read(module: str, printed: bool) -> tuple[str, tuple[str, ...]]:
     imported = {found for node in ast.walk(tree) for name in _names(node, module, path) if (found := _resolve(name))}
     parents = {parent for name in imported | {module} for parent in _parents(name)}
     return ast.unparse(_without_words(tree, printed)), tuple(sorted((imported | parents) - {module}))
+
+
+@cache
+def _data_files(module: str) -> list[Path]:
+    """Returns the files, other than modules and their documentation, that a module of this package reads."""
+    path = _file(module)
+    assert path is not None
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    beside = {found.name: found for found in path.parent.iterdir()}
+    named = [beside[word] for word in words & beside.keys() if not (beside[word] / "__init__.py").exists()]
+    found = {file for path in named for file in (path, *path.rglob("*"))}
+    found |= set(beside.values()) if path.name == "__init__.py" else set()
+    files = [file for file in found if file.is_file() and file.suffix not in (".py", ".pyc")]
+    return sorted(file for file in files if file.name != "README.md")
 
 
 def _names(node: ast.AST, module: str, path: Path) -> list[str]:

@@ -18,6 +18,11 @@ FILES = {
     "science.py": SCIENCE,
     "other.py": "import taps.deep.part\n",
     "deep/__init__.py": "from . import part\nfrom .part import value as v\n",
+    "deep/numbers.csv": "1, 2",
+    "deep/README.md": "About the numbers.",
+    "page.py": "import taps.deep\nPAGE = 'forms'\n",
+    "forms/page.html": "<p>",
+    "forms/more/page.css": "p {}",
     "deep/part.py": "def value():\n    from ..science import formula\n    return formula\n",
 }
 
@@ -66,6 +71,22 @@ def test_digest_of_a_stage_after_an_edit(checkout: Path, name: str, old: str, ne
     before = digest(checkout, "taps.stage")
     edit(checkout, name, old, new)
     assert (digest(checkout, "taps.stage") != before) is changes
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("deep/numbers.csv", {"other", "page"}),
+        ("deep/README.md", set()),
+        ("forms/page.html", {"page"}),
+        ("forms/more/page.css", {"page"}),
+    ],
+)
+def test_data_files_count_for_those_who_read_them(checkout: Path, name: str, changed: set[str]) -> None:
+    stages = ("stage", "other", "page")
+    before = {stage: digest(checkout, f"taps.{stage}") for stage in stages}
+    (checkout / "taps" / name).write_text("edited")
+    assert {stage for stage in stages if digest(checkout, f"taps.{stage}") != before[stage]} == changed
 
 
 def test_a_docstring_alone_equals_pass(checkout: Path) -> None:

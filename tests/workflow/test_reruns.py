@@ -85,6 +85,18 @@ def test_a_stage_reruns_itself_and_what_follows(finished_smoke: Reference, edite
     assert would_run(finished_smoke).keys() <= REPORT
 
 
+@pytest.mark.parametrize(
+    ("path", "rules"),
+    [("analysis/templates/page.css", {"publish"}), ("published/acceptance_length.csv", REPORT - {"all"})],
+)
+def test_a_data_file_reruns_who_reads_it(
+    finished_smoke: Reference, edited: Callable[[Path, str], None], path: str, rules: set[str]
+) -> None:
+    file = finished_smoke.study.checkout / "taps" / path
+    edited(file, f"{file.read_text()}\n")
+    assert would_run(finished_smoke).keys() - {"all"} == rules
+
+
 def test_a_benchmark_runs_its_traces_banks_and_replays(
     finished_smoke: Reference, edited: Callable[[Path, str], None]
 ) -> None:
