@@ -31,7 +31,7 @@ class Statement:
 
     Attributes:
         says: The words, with fields.
-        table: A CSV of the report, relative to `reports/<study>`.
+        table: A CSV below `reports`.
         row: Column -> value; exactly one row has them all, or several whose numbers are added (`total`).
         total: Add the rows.
         minus: The row is stored the other way round: a − b is said, b − a is in the table.
@@ -47,9 +47,9 @@ class Statement:
 
 
 def statements(root: Path = ROOT) -> tuple[Path, list[Statement], list[str]]:
-    """Returns the report's folder, README's statements about it, and words whose numbers are no results."""
+    """Returns the folder of reports, README's statements about it, and words whose numbers are no results."""
     content = yaml.safe_load((root / STATEMENTS).read_text(encoding="utf-8"))
-    return root / content["report"], [Statement(**item) for item in content["statements"]], content["not_results"]
+    return root / content["reports"], [Statement(**item) for item in content["statements"]], content["not_results"]
 
 
 def filled(statement: Statement, report: Path) -> str:

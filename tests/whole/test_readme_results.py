@@ -45,6 +45,6 @@ def test_words_rest_on_what_the_row_holds() -> None:
 def test_a_row_is_one() -> None:
     report, said, _ = statements()
     with pytest.raises(ValueError, match="expected one row, found"):
-        filled(Statement(says="{tau}", table="tables/acceptance_length.csv", row={"temperature": 0}), report)
+        filled(Statement(says="{tau}", table="laptop/tables/acceptance_length.csv", row={"temperature": 0}), report)
     with pytest.raises(ValueError, match="expected one row, found 0"):
         filled(replace(said[0], row={"method": "none"}), report)
