@@ -65,14 +65,16 @@ def test_schema_is_a_valid_schema_and_closed_everywhere() -> None:
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda path: path.stem)
 def test_shipped_studies_are_valid(study: Path) -> None:
-    overlays = [STUDY_FOLDER / "paper.yaml"] if study.stem.startswith("scaling_") else []
+    base = {"scaling": "paper.yaml", "overnight_controls": "overnight.yaml"}
+    overlays = [STUDY_FOLDER / name for stem, name in base.items() if study.stem.startswith(stem)]
     merged = read([*overlays, study])
     if study.stem == "paper_pretrained":
         with pytest.raises(TapsError, match=r"assets.eagle2_math.revision: missing, needed beside hub"):
             validate(merged, root=ROOT)
         for asset in merged["assets"].values():
             asset.setdefault("revision", 40 * "0")
-    assert validate(merged, root=ROOT)["study"] == ("laptop" if study.stem == "config" else study.stem)
+    names = {"config": "laptop", "overnight_controls": "overnight"}
+    assert validate(merged, root=ROOT)["study"] == names.get(study.stem, study.stem)
 
 
 def test_defaults_are_filled_in_at_every_level_and_nothing_given_is_lost() -> None:
