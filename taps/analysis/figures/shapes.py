@@ -37,6 +37,8 @@ def _shapes_of(found: Findings, method: str) -> Picture:
             curve = curve.sort_values("num_draft_tokens")
             look: dict[str, Any] = {"color": _DEPTHS[place], "marker": _MARKERS[place], "ms": 3, "lw": 1}
             panel.plot(curve["num_draft_tokens"], curve["tokens_per_s"], label=f"depth {depth}", **look)
+            not_held = curve[curve["inexact_share"].gt(0)]
+            panel.plot(not_held["num_draft_tokens"], not_held["tokens_per_s"], **{**look, "ls": "", "mfc": "white"})
         panel.axhline(part["plain"].iloc[0], color=GREY, ls="--", lw=1, label="plain decoding")
         if row in best.index:
             _mark(panel, best.loc[row], part)
@@ -52,8 +54,9 @@ def _shapes_of(found: Findings, method: str) -> Picture:
         name=f"tree_shapes_{method}",
         title=f"Which tree on this machine: {labels.method(method)}",
         caption="Predicted tokens per second on held-out texts against the number of nodes, one curve per depth (0: "
-        "one step of drafting), from this machine’s measured times. The ring is the tree that the tuning chose, among "
-        "shapes that the stored trees hold; without a ring plain decoding was faster. Strategies that choose a tree of "
+        "one step of drafting), from this machine’s measured times. The ring is the tree that the tuning chose; "
+        "without a ring plain decoding was faster. Hollow: at some positions the stored trees have cut off a node of "
+        "that shape, so it cannot be chosen. Strategies that choose a tree of "
         "their own in every cycle are left out. Dashed: plain decoding. T = 0.",
         alt="Line charts of predicted tokens per second against tree size, one panel per strategy and drafter. "
         + _chosen_in_words(found, chosen),
