@@ -9,12 +9,12 @@ from taps.analysis.figures.style import BLUE, GREY, Picture, grid, interval_bars
 from taps.analysis.findings import Findings
 
 _TITLES = {
-    "mixture": "τ of the drafter of all data",
-    "specialisation": "matched − other specialists",
-    "averaging": "averaged − matched specialist",
-    "routing": "routed by confidence − matched",
-    "history": "routed by history − by confidence",
-    "merging": "merged, one budget − all data",
+    "mixture": "acceptance length of\nthe drafter of all data",
+    "specialisation": "matched −\nother specialists",
+    "averaging": "averaged −\nmatched specialist",
+    "routing": "routed by confidence −\nmatched specialist",
+    "history": "routed by history −\nrouted by confidence",
+    "merging": "merged, one budget −\nthe drafter of all data",
 }
 
 
@@ -47,14 +47,15 @@ def learning_curve(found: Findings) -> Picture | str:
         panel.minorticks_off()
         panel.set_title(_TITLES[finding], fontsize=8.5)
     drawing.supxlabel("training tokens of one specialist (each read once per epoch)", fontsize=8.5)
-    first = table.iloc[0]
+    seeds = sorted({int(count) for count in table["num_training_seeds"]})
+    questions = int(table["num_questions"].iloc[0])
     caption = (
         f"Findings against the size of the training data, at T = {found.main_condition.temperature:g}: means over the "
-        f"benchmarks with a matched specialist, domains weighing the same, {int(first['num_questions'])} questions, "
-        f"{int(first['num_training_seeds'])} training seeds; bars are 95 % intervals."
+        f"benchmarks with a matched specialist, domains weighing the same, {questions} questions, "
+        f"{' or '.join(map(str, seeds))} training seeds; bars are 95 % intervals."
     )
     ends = "; ".join(
-        f"{_TITLES[name]} {part['estimate'].iloc[0]:.2f} to {part['estimate'].iloc[-1]:.2f}"
+        f"{_TITLES[name].replace(chr(10), ' ')} {part['estimate'].iloc[0]:.2f} to {part['estimate'].iloc[-1]:.2f}"
         for name in findings
         if len(part := table[table["finding"].eq(name)])
     )
