@@ -28,7 +28,7 @@ import numpy as np
 
 from taps.decoding.strategy import Options
 from taps.decoding.trees import Trees, depths
-from taps.decoding.views import view
+from taps.decoding.views import keep_first, view
 
 FLOOR = 0.02  # of a path's probability
 
@@ -40,8 +40,12 @@ def path_probs(trees: Trees) -> np.ndarray:
 
 
 def likely(trees: Trees) -> Trees:
-    """Returns the trees without the columns in which no tree has a node at least as likely as FLOOR; one at least."""
-    return trees.prefix(max(int((path_probs(trees) > 0).sum(axis=1).max(initial=0)), 1))
+    """Returns the trees without the nodes less likely than FLOOR, in as few columns as that takes; one at least.
+
+    Each position loses its own: what a merged tree makes of a node does not depend on the rest of the batch.
+    """
+    number = (path_probs(trees) > 0).sum(axis=1)
+    return keep_first(trees.prefix(max(int(number.max(initial=0)), 1)), number)
 
 
 def best_prefix(trees: Trees, drafting_s: np.ndarray | float, options: Options) -> tuple[np.ndarray, np.ndarray]:

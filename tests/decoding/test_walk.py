@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taps.decoding.history import MERGED, History
-from taps.decoding.strategy import STRATEGIES, Options, Strategy, find
+from taps.decoding.strategy import STRATEGIES, Options, Proposal, Strategy, find
 from taps.decoding.trees import Trees
 from taps.decoding.walk import Bank, Cycles, Text, read_text, walk
-from tests.support.random_trees import Recorded, longest, seeds
+from tests.support.random_trees import Recorded, longest, paths, random_trees, seeds
 
 BUDGET = 3
 OPTIONS = Options(
@@ -185,6 +185,33 @@ def test_answers_do_not_influence_each_other(name: str) -> None:
     own = [Bank.of(bank.name, bank.trees.rows(slice(end)), alone) for bank in banks]
     first = walk(strategy, own, alone, _options(strategy))
     assert _rows(first) == [row for row in _rows(together) if row[0] == 0]
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=seeds)
+@pytest.mark.parametrize("name", sorted(name for name, found in STRATEGIES.items() if not found.needs_future))
+def test_a_position_is_decided_alone(name: str, seed: int) -> None:
+    """Live decoding proposes for one position, replay for many at once."""
+    strategy, count = find(name), 5
+    options = replace(_options(strategy), num_draft_tokens=12, target_s=tuple(1 + 0.05 * nodes for nodes in range(13)))
+    generator = np.random.default_rng(seed)
+    batches = [random_trees(generator, count, 24) for _ in options.inverse_temperatures]
+    batches = [batch.prefix(strategy.num_nodes(options)) for batch in batches]
+    features = generator.normal(size=(count, 2)).astype(np.float32)
+
+    def proposed(rows: np.ndarray) -> Proposal:
+        history = History.start(rows, len(batches), prompt_features=features[rows])
+        return strategy([batch.rows(rows) for batch in batches], history, options)
+
+    together = proposed(np.arange(count))
+    for row in range(count):
+        alone = proposed(np.array([row]))
+        assert paths(alone.trees, 0) == paths(together.trees, row)
+        assert alone.chosen[0] == together.chosen[row]
+        assert alone.score[0] == pytest.approx(together.score[row], nan_ok=True)
+        if together.num_levels is not None:
+            assert alone.num_levels is not None
+            assert alone.num_levels[0] == together.num_levels[row]
 
 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
