@@ -149,7 +149,10 @@ def test_gaps_are_listed_and_stop_nothing(tmp_path: Path) -> None:
     (folder / "eagle2/gsm8k/t1_s1.nodes.parquet").unlink()
     tables.main(["--replay", str(folder), *ROLES, "--output", str(tmp_path / "t")])
     gaps: Any = pd.read_csv(tmp_path / "t/missing.csv")
-    assert gaps[["temperature", "benchmark", "what"]].to_numpy().tolist() == [[0, "mt_bench", "benchmark not replayed"]]
+    assert gaps[["temperature", "benchmark", "what"]].to_numpy().tolist() == [
+        [0, "mt_bench", "benchmark not replayed"],
+        [1, "gsm8k", "t1_s1.nodes.parquet is missing"],
+    ]
     main: Any = pd.read_csv(tmp_path / "t/main_t0.csv")
     assert "mt_bench" not in main.columns
     assert not main["strategy"].eq("merged_concat").any()
